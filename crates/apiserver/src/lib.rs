@@ -1,1 +1,8 @@
 //! placeholder
+
+pub mod discovery;
+pub mod kinds;
+pub mod openapi;
+pub mod patch;
+pub mod selector;
+pub mod table;

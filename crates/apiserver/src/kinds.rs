@@ -1,0 +1,363 @@
+//! The table of kinds this server serves: the one place that says which
+//! resources exist, how they are spelled and what may be done to them.
+//!
+//! Routing, discovery, OpenAPI, tables and patches all read it; none of them
+//! may name a kind that is not here.
+
+/// One served resource.
+#[derive(Debug, PartialEq, Eq)]
+pub struct KindInfo {
+    /// API group; empty for the core group.
+    pub group: &'static str,
+    /// API version within the group.
+    pub version: &'static str,
+    /// Kind, as in an object's `kind`.
+    pub kind: &'static str,
+    /// Resource name, as in a URL.
+    pub plural: &'static str,
+    /// What `kubectl` calls one of them.
+    pub singular: &'static str,
+    /// Abbreviations `kubectl` accepts.
+    pub short_names: &'static [&'static str],
+    /// Whether objects live in a namespace.
+    pub namespaced: bool,
+    /// What may be done to the resource, in discovery's order.
+    pub verbs: &'static [&'static str],
+    /// Whether there is a `status` subresource.
+    pub status: bool,
+    /// Kind of a list of them.
+    pub list_kind: &'static str,
+    /// Groups of resources such as `all`.
+    pub categories: &'static [&'static str],
+    /// Subresources other than `status`.
+    pub subresources: &'static [Subresource],
+}
+
+/// A subresource with a body of another kind than its parent.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Subresource {
+    /// Last path segment.
+    pub name: &'static str,
+    /// Group of the body's kind.
+    pub group: &'static str,
+    /// Version of the body's kind.
+    pub version: &'static str,
+    /// Kind of the body.
+    pub kind: &'static str,
+    /// What may be done to it.
+    pub verbs: &'static [&'static str],
+}
+
+impl KindInfo {
+    /// The `apiVersion` objects of this kind carry.
+    pub fn api_version(&self) -> String {
+        group_version(self.group, self.version)
+    }
+
+    /// `plural` or `plural.group`, as error messages name the resource.
+    pub fn resource(&self) -> String {
+        if self.group.is_empty() {
+            self.plural.to_owned()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
+    }
+}
+
+/// `v1` for the core group, `group/version` otherwise.
+pub fn group_version(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
+}
+
+/// Every served kind, in discovery's order: by group, then by plural.
+pub fn all() -> &'static [KindInfo] {
+    KINDS
+}
+
+/// The kind served at `/apis/<group>/<version>/<plural>`.
+pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static KindInfo> {
+    KINDS
+        .iter()
+        .find(|k| k.group == group && k.version == version && k.plural == plural)
+}
+
+/// The kind an object with this `apiVersion` and `kind` is of.
+pub fn by_kind(api_version: &str, kind: &str) -> Option<&'static KindInfo> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    KINDS
+        .iter()
+        .find(|k| k.group == group && k.version == version && k.kind == kind)
+}
+
+/// The groups and their one served version, core first.
+pub fn group_versions() -> impl Iterator<Item = (&'static str, &'static str)> {
+    KINDS.iter().enumerate().filter_map(|(at, kind)| {
+        let here = (kind.group, kind.version);
+        let seen = KINDS[..at].iter().any(|k| (k.group, k.version) == here);
+        (!seen).then_some(here)
+    })
+}
+
+const ALL_VERBS: &[&str] = &[
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+];
+/// Namespaces are emptied one at a time, so there is no collection to delete.
+const NAMESPACE_VERBS: &[&str] = &[
+    "create", "delete", "get", "list", "patch", "update", "watch",
+];
+
+const PLAIN: KindInfo = KindInfo {
+    group: "",
+    version: "v1",
+    kind: "",
+    plural: "",
+    singular: "",
+    short_names: &[],
+    namespaced: true,
+    verbs: ALL_VERBS,
+    status: false,
+    list_kind: "",
+    categories: &[],
+    subresources: &[],
+};
+const STORAGE: KindInfo = KindInfo {
+    group: "storage.k8s.io",
+    namespaced: false,
+    ..PLAIN
+};
+
+static KINDS: &[KindInfo] = &[
+    KindInfo {
+        kind: "ConfigMap",
+        plural: "configmaps",
+        singular: "configmap",
+        short_names: &["cm"],
+        list_kind: "ConfigMapList",
+        ..PLAIN
+    },
+    KindInfo {
+        kind: "Endpoints",
+        plural: "endpoints",
+        singular: "endpoints",
+        short_names: &["ep"],
+        list_kind: "EndpointsList",
+        ..PLAIN
+    },
+    KindInfo {
+        kind: "Event",
+        plural: "events",
+        singular: "event",
+        short_names: &["ev"],
+        list_kind: "EventList",
+        ..PLAIN
+    },
+    KindInfo {
+        kind: "Namespace",
+        plural: "namespaces",
+        singular: "namespace",
+        short_names: &["ns"],
+        namespaced: false,
+        verbs: NAMESPACE_VERBS,
+        status: true,
+        list_kind: "NamespaceList",
+        subresources: &[Subresource {
+            name: "finalize",
+            group: "",
+            version: "v1",
+            kind: "Namespace",
+            verbs: &["update"],
+        }],
+        ..PLAIN
+    },
+    KindInfo {
+        kind: "Node",
+        plural: "nodes",
+        singular: "node",
+        short_names: &["no"],
+        namespaced: false,
+        status: true,
+        list_kind: "NodeList",
+        ..PLAIN
+    },
+    KindInfo {
+        kind: "PersistentVolumeClaim",
+        plural: "persistentvolumeclaims",
+        singular: "persistentvolumeclaim",
+        short_names: &["pvc"],
+        status: true,
+        list_kind: "PersistentVolumeClaimList",
+        ..PLAIN
+    },
+    KindInfo {
+        kind: "PersistentVolume",
+        plural: "persistentvolumes",
+        singular: "persistentvolume",
+        short_names: &["pv"],
+        namespaced: false,
+        status: true,
+        list_kind: "PersistentVolumeList",
+        ..PLAIN
+    },
+    KindInfo {
+        kind: "Pod",
+        plural: "pods",
+        singular: "pod",
+        short_names: &["po"],
+        status: true,
+        list_kind: "PodList",
+        categories: &["all"],
+        subresources: &[
+            Subresource {
+                name: "binding",
+                group: "",
+                version: "v1",
+                kind: "Binding",
+                verbs: &["create"],
+            },
+            Subresource {
+                name: "eviction",
+                group: "policy",
+                version: "v1",
+                kind: "Eviction",
+                verbs: &["create"],
+            },
+            Subresource {
+                name: "log",
+                group: "",
+                version: "v1",
+                kind: "Pod",
+                verbs: &["get"],
+            },
+        ],
+        ..PLAIN
+    },
+    KindInfo {
+        kind: "Secret",
+        plural: "secrets",
+        singular: "secret",
+        list_kind: "SecretList",
+        ..PLAIN
+    },
+    KindInfo {
+        kind: "ServiceAccount",
+        plural: "serviceaccounts",
+        singular: "serviceaccount",
+        short_names: &["sa"],
+        list_kind: "ServiceAccountList",
+        ..PLAIN
+    },
+    KindInfo {
+        kind: "Service",
+        plural: "services",
+        singular: "service",
+        short_names: &["svc"],
+        status: true,
+        list_kind: "ServiceList",
+        categories: &["all"],
+        ..PLAIN
+    },
+    KindInfo {
+        group: "coordination.k8s.io",
+        kind: "Lease",
+        plural: "leases",
+        singular: "lease",
+        list_kind: "LeaseList",
+        ..PLAIN
+    },
+    KindInfo {
+        group: "events.k8s.io",
+        kind: "Event",
+        plural: "events",
+        singular: "event",
+        short_names: &["ev"],
+        list_kind: "EventList",
+        ..PLAIN
+    },
+    KindInfo {
+        kind: "CSIDriver",
+        plural: "csidrivers",
+        singular: "csidriver",
+        list_kind: "CSIDriverList",
+        ..STORAGE
+    },
+    KindInfo {
+        kind: "CSINode",
+        plural: "csinodes",
+        singular: "csinode",
+        list_kind: "CSINodeList",
+        ..STORAGE
+    },
+    KindInfo {
+        kind: "CSIStorageCapacity",
+        plural: "csistoragecapacities",
+        singular: "csistoragecapacity",
+        namespaced: true,
+        list_kind: "CSIStorageCapacityList",
+        ..STORAGE
+    },
+    KindInfo {
+        kind: "StorageClass",
+        plural: "storageclasses",
+        singular: "storageclass",
+        short_names: &["sc"],
+        list_kind: "StorageClassList",
+        ..STORAGE
+    },
+    KindInfo {
+        kind: "VolumeAttachment",
+        plural: "volumeattachments",
+        singular: "volumeattachment",
+        status: true,
+        list_kind: "VolumeAttachmentList",
+        ..STORAGE
+    },
+    KindInfo {
+        kind: "VolumeAttributesClass",
+        plural: "volumeattributesclasses",
+        singular: "volumeattributesclass",
+        short_names: &["vac"],
+        list_kind: "VolumeAttributesClassList",
+        ..STORAGE
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_found_by_its_path_and_by_its_name() {
+        for kind in all() {
+            assert_eq!(find(kind.group, kind.version, kind.plural), Some(kind));
+            assert_eq!(by_kind(&kind.api_version(), kind.kind), Some(kind));
+            assert_eq!(kind.list_kind, format!("{}List", kind.kind));
+            assert_eq!(kind.singular, kind.kind.to_lowercase());
+        }
+    }
+
+    #[test]
+    fn the_core_group_comes_first_and_each_group_once() {
+        let groups: Vec<_> = group_versions().map(|(group, _)| group).collect();
+        assert_eq!(
+            groups,
+            ["", "coordination.k8s.io", "events.k8s.io", "storage.k8s.io"]
+        );
+    }
+
+    #[test]
+    fn an_unserved_version_is_not_found() {
+        assert!(find("storage.k8s.io", "v1beta1", "storageclasses").is_none());
+        assert!(by_kind("v1", "StorageClass").is_none());
+    }
+}

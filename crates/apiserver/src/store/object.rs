@@ -1,0 +1,192 @@
+//! One object as it is kept: its JSON text and the few metadata the server itself needs.
+//!
+//! The text is the answer to a GET as it stands, so reads never serialize. Only the
+//! writer knows an object's revision, so a [`Draft`] leaves a gap for it and the writer
+//! fills the gap with a copy, without parsing.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The metadata kept in parsed form beside the text.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// `metadata.uid`.
+    pub uid: Box<str>,
+    /// `metadata.labels`, sorted by key.
+    pub labels: Box<[(Box<str>, Box<str>)]>,
+    /// The uids of `metadata.ownerReferences`.
+    pub owners: Box<[Box<str>]>,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+}
+
+/// An object ready to be written, but for its revision.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    json: Vec<u8>,
+    gap: usize,
+    meta: Arc<Meta>,
+}
+
+/// An object at one revision. Immutable.
+#[derive(Debug)]
+pub struct Stored {
+    /// The revision that wrote it: its `metadata.resourceVersion`.
+    pub revision: u64,
+    /// The JSON text, resourceVersion included.
+    pub json: Bytes,
+    /// What the server reads without parsing the text.
+    pub meta: Arc<Meta>,
+    gap: usize,
+}
+
+/// The text of a stored object isn't the JSON of a Kubernetes object.
+#[derive(Debug, thiserror::Error)]
+pub enum MalformedObject {
+    /// The text doesn't parse.
+    #[error("the stored text is not the JSON of an object")]
+    Json(#[source] serde_json::Error),
+    /// The header is too short or points outside of the text.
+    #[error("the stored record is cut short")]
+    Record,
+}
+
+impl Draft {
+    /// Serializes an object. Its `metadata.resourceVersion`, if any, is left out.
+    pub fn new(object: &Value) -> Self {
+        let mut json = Vec::with_capacity(1024);
+        let mut gap = None;
+        json.push(b'{');
+        let empty = serde_json::Map::new();
+        let fields = object.as_object().unwrap_or(&empty);
+        if !fields.contains_key("metadata") {
+            gap = Some(write_metadata(&mut json, &empty));
+        }
+        for (name, value) in fields {
+            if json.len() > 1 {
+                json.push(b',');
+            }
+            if name == "metadata" {
+                gap = Some(write_metadata(&mut json, value.as_object().unwrap_or(&empty)));
+            } else {
+                write_field(&mut json, name, value);
+            }
+        }
+        json.push(b'}');
+        Self { json, gap: gap.unwrap_or(1), meta: Arc::new(Meta::of(object)) }
+    }
+
+    /// The parsed metadata.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// Fills in the revision.
+    pub fn at(&self, revision: u64) -> Stored {
+        let json = splice(&self.json[..self.gap], revision, &self.json[self.gap..]);
+        Stored { revision, json, meta: Arc::clone(&self.meta), gap: self.gap }
+    }
+}
+
+impl Stored {
+    /// The same object under another revision: what a DELETED event carries.
+    pub(super) fn at(&self, revision: u64) -> Stored {
+        let after = self.gap + decimal_length(self.revision);
+        let json = splice(&self.json[..self.gap], revision, &self.json[after..]);
+        Stored { revision, json, meta: Arc::clone(&self.meta), gap: self.gap }
+    }
+
+    /// Parses the text.
+    pub fn value(&self) -> Value {
+        serde_json::from_slice(&self.json).expect("the text was written by Draft or checked on load")
+    }
+
+    /// The record on disk: revision and gap as little-endian u64 and u32, then the text.
+    pub(super) fn to_disk(&self) -> Vec<u8> {
+        let mut record = Vec::with_capacity(12 + self.json.len());
+        record.extend_from_slice(&self.revision.to_le_bytes());
+        record.extend_from_slice(&u32::try_from(self.gap).unwrap_or(0).to_le_bytes());
+        record.extend_from_slice(&self.json);
+        record
+    }
+
+    pub(super) fn from_disk(record: &[u8]) -> Result<Self, MalformedObject> {
+        let (revision, rest) = record.split_first_chunk::<8>().ok_or(MalformedObject::Record)?;
+        let (gap, json) = rest.split_first_chunk::<4>().ok_or(MalformedObject::Record)?;
+        let revision = u64::from_le_bytes(*revision);
+        let gap = u32::from_le_bytes(*gap) as usize;
+        let digits = json.get(gap..gap + decimal_length(revision));
+        if digits != Some(revision.to_string().as_bytes()) {
+            return Err(MalformedObject::Record);
+        }
+        let meta = Meta::parse(json).map_err(MalformedObject::Json)?;
+        Ok(Self { revision, json: Bytes::copy_from_slice(json), meta: Arc::new(meta), gap })
+    }
+}
+
+impl Meta {
+    fn of(object: &Value) -> Self {
+        let metadata = &object["metadata"];
+        let labels = metadata["labels"].as_object().map(|labels| {
+            labels
+                .iter()
+                .map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or("").into()))
+                .collect()
+        });
+        let owners = metadata["ownerReferences"].as_array().map(|owners| {
+            owners.iter().filter_map(|owner| owner["uid"].as_str()).map(Into::into).collect()
+        });
+        Self {
+            uid: metadata["uid"].as_str().unwrap_or("").into(),
+            labels: labels.unwrap_or_default(),
+            owners: owners.unwrap_or_default(),
+            deleting: metadata["deletionTimestamp"].is_string(),
+        }
+    }
+
+    fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
+        // The whole text is parsed so that a damaged record is found here and not by a reader.
+        serde_json::from_slice::<Value>(json).map(|object| Self::of(&object)).and_then(|meta| {
+            #[derive(Deserialize)]
+            struct Shape {
+                #[serde(rename = "metadata")]
+                _metadata: serde::de::IgnoredAny,
+            }
+            serde_json::from_slice::<Shape>(json).map(|_| meta)
+        })
+    }
+}
+
+fn write_metadata(json: &mut Vec<u8>, metadata: &serde_json::Map<String, Value>) -> usize {
+    json.extend_from_slice(br#""metadata":{"resourceVersion":""#);
+    let gap = json.len();
+    json.push(b'"');
+    for (name, value) in metadata.iter().filter(|(name, _)| *name != "resourceVersion") {
+        json.push(b',');
+        write_field(json, name, value);
+    }
+    json.push(b'}');
+    gap
+}
+
+fn write_field(json: &mut Vec<u8>, name: &str, value: &Value) {
+    serde_json::to_writer(&mut *json, name).expect("writing to memory doesn't fail");
+    json.push(b':');
+    serde_json::to_writer(&mut *json, value).expect("a Value has string keys only");
+}
+
+fn splice(head: &[u8], revision: u64, tail: &[u8]) -> Bytes {
+    let digits = revision.to_string();
+    let mut json = Vec::with_capacity(head.len() + digits.len() + tail.len());
+    json.extend_from_slice(head);
+    json.extend_from_slice(digits.as_bytes());
+    json.extend_from_slice(tail);
+    json.into()
+}
+
+fn decimal_length(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |digits| digits as usize + 1)
+}
