@@ -1,0 +1,159 @@
+//! PersistentVolumeClaim.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    access::{AccessMode, VolumeMode},
+    kind::kind,
+    meta::Meta,
+    quantity::{Quantity, Resources},
+    selector::LabelSelector,
+    well_known,
+};
+
+/// A user's request for storage.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Claim {
+    /// Metadata.
+    pub metadata: Meta,
+    /// What is asked for.
+    pub spec: ClaimSpec,
+    /// What was given.
+    pub status: ClaimStatus,
+}
+kind!(
+    Claim,
+    "",
+    "v1",
+    "PersistentVolumeClaim",
+    "persistentvolumeclaims",
+    Namespaced
+);
+
+/// What a claim asks for.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimSpec {
+    /// All of them must be allowed by the volume.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub access_modes: Vec<AccessMode>,
+    /// How much.
+    pub resources: ClaimResources,
+    /// `None`: the default class; `Some("")`: no class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage_class_name: Option<String>,
+    /// The volume that the claim is, or wants to be, bound to.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub volume_name: String,
+    /// Files or a device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume_mode: Option<VolumeMode>,
+    /// Restricts the volumes by their labels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+    /// The performance class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume_attributes_class_name: Option<String>,
+    /// Where the volume's first content comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_source: Option<serde_json::Value>,
+    /// The newer form of `data_source`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_source_ref: Option<serde_json::Value>,
+}
+
+/// The amounts that a claim names.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClaimResources {
+    /// At least this much.
+    #[serde(skip_serializing_if = "Resources::is_empty")]
+    pub requests: Resources,
+    /// At most this much.
+    #[serde(skip_serializing_if = "Resources::is_empty")]
+    pub limits: Resources,
+}
+
+/// What a claim was given.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimStatus {
+    /// How far binding is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<ClaimPhase>,
+    /// The bound volume's modes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub access_modes: Vec<AccessMode>,
+    /// The bound volume's size.
+    #[serde(skip_serializing_if = "Resources::is_empty")]
+    pub capacity: Resources,
+}
+
+/// How far a claim's binding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ClaimPhase {
+    /// Not bound.
+    Pending,
+    /// Bound to a volume.
+    Bound,
+    /// Its volume is gone; data may be lost. There is no way back.
+    Lost,
+}
+
+impl Claim {
+    /// The class asked for: the legacy annotation wins. `None` means that nothing was said.
+    pub fn class(&self) -> Option<&str> {
+        self.metadata
+            .annotation(well_known::BETA_STORAGE_CLASS)
+            .or(self.spec.storage_class_name.as_deref())
+    }
+
+    /// Bytes asked for; 0 if the claim names no amount.
+    pub fn requested_bytes(&self) -> i64 {
+        self.spec
+            .resources
+            .requests
+            .storage()
+            .map_or(0, Quantity::value)
+    }
+
+    /// Files or a device.
+    pub fn volume_mode(&self) -> VolumeMode {
+        self.spec.volume_mode.unwrap_or_default()
+    }
+
+    /// Whether binding was finished once.
+    pub fn bind_completed(&self) -> bool {
+        self.metadata
+            .annotations
+            .contains_key(well_known::BIND_COMPLETED)
+    }
+
+    /// Whether the claim names a volume and binding was finished.
+    pub fn is_fully_bound(&self) -> bool {
+        !self.spec.volume_name.is_empty() && self.bind_completed()
+    }
+
+    /// The phase; a claim without one is pending.
+    pub fn phase(&self) -> ClaimPhase {
+        self.status.phase.unwrap_or(ClaimPhase::Pending)
+    }
+
+    /// The provisioner that shall act for this claim.
+    pub fn provisioner(&self) -> Option<&str> {
+        self.metadata
+            .annotation(well_known::STORAGE_PROVISIONER)
+            .or_else(|| {
+                self.metadata
+                    .annotation(well_known::BETA_STORAGE_PROVISIONER)
+            })
+    }
+
+    /// The node that the scheduler chose.
+    pub fn selected_node(&self) -> Option<&str> {
+        self.metadata
+            .annotation(well_known::SELECTED_NODE)
+            .filter(|n| !n.is_empty())
+    }
+}

@@ -1,0 +1,277 @@
+//! Which volume suits a claim: the rule that the binder and the scheduler share.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    claim::Claim,
+    volume::{Volume, VolumePhase},
+};
+
+/// From where the matched volume must be reachable.
+#[derive(Debug, Clone, Copy)]
+pub enum Place<'a> {
+    /// Anywhere: the binder's question.
+    Anywhere,
+    /// From this node: the scheduler's question.
+    Node {
+        /// Its name.
+        name: &'a str,
+        /// Its labels.
+        labels: &'a BTreeMap<String, String>,
+    },
+}
+
+impl Place<'_> {
+    fn reaches(self, volume: &Volume) -> bool {
+        match self {
+            Self::Anywhere => true,
+            Self::Node { name, labels } => volume.reachable_from(name, labels),
+        }
+    }
+}
+
+/// Whether binding is the scheduler's to start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timing {
+    /// Bind whatever fits now.
+    Now,
+    /// Only a volume reserved for the claim may be bound without the scheduler.
+    Late,
+}
+
+/// Why a volume that a claim names can't be bound to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// It is being deleted.
+    #[error("the volume is being deleted")]
+    Deleting,
+    /// It is too small.
+    #[error("requested PV is too small")]
+    Size,
+    /// Its class is another.
+    #[error("storageClassName does not match")]
+    Class,
+    /// Its attributes class is another.
+    #[error("volumeAttributesClassName does not match")]
+    AttributesClass,
+    /// Files against device.
+    #[error("incompatible volumeMode")]
+    Mode,
+    /// It lacks an access mode.
+    #[error("incompatible accessMode")]
+    Access,
+}
+
+/// Whether this very volume can serve the claim.
+///
+/// # Errors
+/// The first thing that doesn't fit.
+pub fn check(claim: &Claim, volume: &Volume) -> Result<(), Mismatch> {
+    if volume.metadata.is_deleting() {
+        return Err(Mismatch::Deleting);
+    }
+    if volume.capacity_bytes() < claim.requested_bytes() {
+        return Err(Mismatch::Size);
+    }
+    if claim.class().unwrap_or_default() != volume.class() {
+        return Err(Mismatch::Class);
+    }
+    if !same_attributes_class(claim, volume) {
+        return Err(Mismatch::AttributesClass);
+    }
+    if claim.volume_mode() != volume.volume_mode() {
+        return Err(Mismatch::Mode);
+    }
+    if !grants_access(claim, volume) {
+        return Err(Mismatch::Access);
+    }
+    Ok(())
+}
+
+fn same_attributes_class(claim: &Claim, volume: &Volume) -> bool {
+    let name = |n: &Option<String>| n.clone().unwrap_or_default();
+    name(&claim.spec.volume_attributes_class_name)
+        == name(&volume.spec.volume_attributes_class_name)
+}
+
+fn grants_access(claim: &Claim, volume: &Volume) -> bool {
+    claim
+        .spec
+        .access_modes
+        .iter()
+        .all(|mode| volume.spec.access_modes.contains(mode))
+}
+
+/// The best of the volumes for a claim: one that is reserved for it; else, of the free ones
+/// that fit, the one with the fewest access modes, then the smallest, then the first.
+pub fn best<'a>(
+    claim: &Claim,
+    volumes: impl IntoIterator<Item = &'a Volume>,
+    place: Place<'_>,
+    timing: Timing,
+) -> Option<&'a Volume> {
+    let mut found: Option<&Volume> = None;
+    for volume in volumes {
+        let reserved = volume.is_reserved_for(claim);
+        if volume.spec.claim_ref.is_some() && !reserved {
+            continue;
+        }
+        let fits = volume.capacity_bytes() >= claim.requested_bytes()
+            && volume.volume_mode() == claim.volume_mode()
+            && same_attributes_class(claim, volume)
+            && !volume.metadata.is_deleting();
+        if !fits {
+            continue;
+        }
+        if reserved {
+            // A person or the scheduler said "this one": nothing else may be taken instead.
+            return place.reaches(volume).then_some(volume);
+        }
+        let free = timing == Timing::Now
+            && volume.phase() == VolumePhase::Available
+            && claim
+                .spec
+                .selector
+                .as_ref()
+                .is_none_or(|s| s.matches(&volume.metadata.labels))
+            && claim.class().unwrap_or_default() == volume.class()
+            && grants_access(claim, volume)
+            && place.reaches(volume);
+        let better = |than: &Volume| {
+            (volume.spec.access_modes.len(), volume.capacity_bytes())
+                < (than.spec.access_modes.len(), than.capacity_bytes())
+        };
+        if free && found.is_none_or(better) {
+            found = Some(volume);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim(size: &str) -> Claim {
+        serde_json::from_value(json!({
+            "metadata": {"name": "data", "namespace": "ns", "uid": "u1"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "c",
+                     "resources": {"requests": {"storage": size}}},
+        }))
+        .unwrap()
+    }
+
+    fn volume(name: &str, size: &str) -> Volume {
+        serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "c",
+                     "capacity": {"storage": size}},
+            "status": {"phase": "Available"},
+        }))
+        .unwrap()
+    }
+
+    fn name(found: Option<&Volume>) -> Option<&str> {
+        found.map(|v| v.metadata.name.as_str())
+    }
+
+    #[test]
+    fn a_claim_binds_to_the_smallest_volume_that_fits() {
+        let volumes = [
+            volume("small", "1Gi"),
+            volume("big", "9Gi"),
+            volume("right", "3Gi"),
+        ];
+        assert_eq!(
+            name(best(&claim("2Gi"), &volumes, Place::Anywhere, Timing::Now)),
+            Some("right")
+        );
+        assert_eq!(
+            name(best(&claim("10Gi"), &volumes, Place::Anywhere, Timing::Now)),
+            None
+        );
+    }
+
+    #[test]
+    fn a_late_binding_claim_waits_even_when_a_volume_fits() {
+        let volumes = [volume("v", "2Gi")];
+        assert_eq!(
+            name(best(&claim("1Gi"), &volumes, Place::Anywhere, Timing::Late)),
+            None
+        );
+    }
+
+    #[test]
+    fn a_reserved_volume_wins_over_a_smaller_one_even_late() {
+        let mut reserved = volume("reserved", "9Gi");
+        reserved.spec.claim_ref = Some(crate::ObjectRef {
+            namespace: "ns".into(),
+            name: "data".into(),
+            ..Default::default()
+        });
+        let volumes = [volume("small", "1Gi"), reserved];
+        for timing in [Timing::Now, Timing::Late] {
+            let found = best(&claim("1Gi"), &volumes, Place::Anywhere, timing);
+            assert_eq!(name(found), Some("reserved"));
+        }
+    }
+
+    #[test]
+    fn another_claims_volume_is_never_taken() {
+        let mut taken = volume("taken", "1Gi");
+        taken.spec.claim_ref = Some(crate::ObjectRef {
+            namespace: "ns".into(),
+            name: "data".into(),
+            uid: "another".into(),
+            ..Default::default()
+        });
+        assert_eq!(
+            name(best(&claim("1Gi"), &[taken], Place::Anywhere, Timing::Now)),
+            None
+        );
+    }
+
+    #[test]
+    fn every_property_that_differs_rules_a_volume_out() {
+        let changes: [(&str, fn(&mut Volume)); 6] = [
+            ("class", |v| v.spec.storage_class_name = "other".into()),
+            ("mode", |v| {
+                v.spec.volume_mode = Some(crate::VolumeMode::Block)
+            }),
+            ("access", |v| {
+                v.spec.access_modes = vec![crate::AccessMode::ReadOnlyMany]
+            }),
+            ("attributes", |v| {
+                v.spec.volume_attributes_class_name = Some("gold".into())
+            }),
+            ("deleting", |v| {
+                v.metadata.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH)
+            }),
+            ("phase", |v| v.status.phase = Some(VolumePhase::Released)),
+        ];
+        for (what, change) in changes {
+            let mut v = volume("v", "2Gi");
+            change(&mut v);
+            assert_eq!(
+                name(best(&claim("1Gi"), &[v], Place::Anywhere, Timing::Now)),
+                None,
+                "{what}"
+            );
+        }
+    }
+
+    #[test]
+    fn fewer_access_modes_come_before_smaller_size() {
+        let mut many = volume("many", "1Gi");
+        many.spec
+            .access_modes
+            .push(crate::AccessMode::ReadWriteMany);
+        let volumes = [many, volume("few", "5Gi")];
+        assert_eq!(
+            name(best(&claim("1Gi"), &volumes, Place::Anywhere, Timing::Now)),
+            Some("few")
+        );
+    }
+}

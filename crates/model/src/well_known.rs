@@ -1,0 +1,94 @@
+//! Every annotation, label, finalizer, taint and name that orlop shares with Kubernetes
+//! or with itself. They stand here and nowhere else.
+
+/// Claim: binding finished once; from then on a missing volume means `Lost`.
+pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// Volume or claim: the binder, not a person, made this binding.
+pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+/// Claim: the node that the scheduler chose for a late-binding claim.
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// Claim: which provisioner shall act.
+pub const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+/// Claim: the older name of [`STORAGE_PROVISIONER`]; both are written, the new one is read first.
+pub const BETA_STORAGE_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
+/// Volume: which provisioner made it.
+pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+/// Volume or claim: a CSI driver took over from an in-tree plugin.
+pub const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
+/// Volume or claim: the class, before there was a field for it; it wins over the field.
+pub const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+/// Class: marks the default class when it reads `true`.
+pub const IS_DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+/// Class: the older name of [`IS_DEFAULT_CLASS`].
+pub const BETA_IS_DEFAULT_CLASS: &str = "storageclass.beta.kubernetes.io/is-default-class";
+/// Volume: the secret that DeleteVolume needs, by name.
+pub const DELETION_SECRET_NAME: &str = "volume.kubernetes.io/provisioner-deletion-secret-name";
+/// Volume: the namespace of [`DELETION_SECRET_NAME`].
+pub const DELETION_SECRET_NAMESPACE: &str =
+    "volume.kubernetes.io/provisioner-deletion-secret-namespace";
+/// Node: a JSON map from driver name to CSI node id.
+pub const CSI_NODE_ID: &str = "csi.volume.kubernetes.io/nodeid";
+/// VolumeAttachment: the CSI node id at the time of attaching, for detaching when the node is gone.
+pub const ATTACHMENT_NODE_ID: &str = "csi.alpha.kubernetes.io/node-id";
+/// Volume attribute: who provisioned, for the driver's information.
+pub const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
+
+/// Claim finalizer: in use by a pod.
+pub const PVC_PROTECTION: &str = "kubernetes.io/pvc-protection";
+/// Volume finalizer: bound to a claim.
+pub const PV_PROTECTION: &str = "kubernetes.io/pv-protection";
+/// Volume finalizer: the driver's volume still exists.
+pub const EXTERNAL_PROVISIONER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+/// Claim finalizer: a CreateVolume call may be under way or have made a volume that no
+/// PersistentVolume records yet. It is what lets a restarted provisioner find and undo it.
+pub const PROVISIONING: &str = "provisioner.orlop.dev/in-progress";
+/// Prefix of the attacher's finalizer on attachments and volumes; the sanitised driver name follows.
+pub const ATTACHER_PREFIX: &str = "external-attacher/";
+
+/// Class: provisioner name of classes whose volumes are made by hand.
+pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+/// Class parameter and context keys that belong to Kubernetes, not to the driver.
+pub const CSI_PARAMETER_PREFIX: &str = "csi.storage.k8s.io/";
+/// Node taint: an administrator vouches that the node is off.
+pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+/// Node label: the node's name.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+/// Namespace of the nodes' heartbeat leases.
+pub const NODE_LEASES: &str = "kube-node-lease";
+
+/// The attacher's finalizer for a driver.
+pub fn attacher_finalizer(driver: &str) -> String {
+    format!("{ATTACHER_PREFIX}{}", sanitise(driver))
+}
+
+/// A driver name as part of a finalizer or lease: everything but letters, digits and `-`
+/// becomes `-`, and the end is never a `-`.
+pub fn sanitise(name: &str) -> String {
+    let mut out: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .collect();
+    if out.ends_with('-') {
+        out.push('X');
+    }
+    out
+}
+
+/// The name by which attach-detach and the node talk of an attachable CSI volume.
+pub fn unique_volume_name(driver: &str, handle: &str) -> String {
+    format!("kubernetes.io/csi/{driver}^{handle}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn driver_names_become_safe_finalizers() {
+        assert_eq!(
+            attacher_finalizer("ebs.csi.aws.com"),
+            "external-attacher/ebs-csi-aws-com"
+        );
+        assert_eq!(sanitise("odd."), "odd-X");
+    }
+}
