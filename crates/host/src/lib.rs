@@ -1,1 +1,29 @@
-//! placeholder
+//! The host: mounts, loop devices, file systems, programs, paths.
+//!
+//! The only crate with `unsafe` code, and the only one that knows how the kernel is asked for these
+//! things. It decides nothing: what to mount, format or remove, and whether that is allowed, is for
+//! the callers to know. Everything here is a plain blocking call; async callers move whole steps to
+//! a blocking thread.
+//!
+//! Invariants: no shell, no symlink followed in a name that came from outside, no removal across a
+//! mount, no lazy unmount, no file replaced other than atomically.
+
+pub mod durable;
+pub mod filesystem;
+pub mod lock;
+pub mod loopdev;
+pub mod mount;
+pub mod mountinfo;
+pub mod place;
+pub mod program;
+pub mod sandbox;
+pub mod tree;
+
+pub use durable::{write_atomic, write_volatile};
+pub use filesystem::{FsKind, Usage};
+pub use lock::{Lock, LockError};
+pub use loopdev::LoopDevice;
+pub use mount::Restrictions;
+pub use mountinfo::{DeviceNumber, Mount, MountId, MountTable};
+pub use place::{Occupant, Place, Root};
+pub use tree::remove_tree_one_fs;

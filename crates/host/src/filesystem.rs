@@ -1,0 +1,233 @@
+//! File systems on a device or in an image: recognise, make, check, grow, measure.
+//!
+//! Never decides whether a device may be formatted: [`make`] destroys what is there, and its caller
+//! must know from a record of its own that nothing is.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::program::{Program, ProgramError};
+
+const MKFS_EXT4: Program = Program {
+    path: "/usr/sbin/mkfs.ext4",
+    package: "e2fsprogs",
+};
+const E2FSCK: Program = Program {
+    path: "/usr/sbin/e2fsck",
+    package: "e2fsprogs",
+};
+const RESIZE2FS: Program = Program {
+    path: "/usr/sbin/resize2fs",
+    package: "e2fsprogs",
+};
+const MKFS_XFS: Program = Program {
+    path: "/usr/sbin/mkfs.xfs",
+    package: "xfsprogs",
+};
+const XFS_GROWFS: Program = Program {
+    path: "/usr/sbin/xfs_growfs",
+    package: "xfsprogs",
+};
+
+/// The file systems that we make.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum FsKind {
+    /// ext4, the default.
+    Ext4,
+    /// XFS.
+    Xfs,
+}
+
+impl FsKind {
+    /// The kernel's and Kubernetes' name for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+        }
+    }
+
+    /// The file system with this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        [Self::Ext4, Self::Xfs]
+            .into_iter()
+            .find(|kind| kind.name() == name)
+    }
+
+    /// The smallest device that it can be made on.
+    #[must_use]
+    pub fn smallest(self) -> u64 {
+        match self {
+            Self::Ext4 => 8 << 20,
+            // What mkfs.xfs insists on.
+            Self::Xfs => 300 << 20,
+        }
+    }
+}
+
+impl std::fmt::Display for FsKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What the first blocks of a device say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signature {
+    /// Nothing was ever written: the file is one hole.
+    Hole,
+    /// One of our kinds.
+    Known {
+        /// Which.
+        kind: FsKind,
+        /// Whether the file system itself noted that it is damaged.
+        damaged: bool,
+    },
+    /// Data of some other kind, or zeros that somebody wrote.
+    Other,
+}
+
+/// Looks at the superblocks of a device or image.
+pub fn probe(file: &File) -> io::Result<Signature> {
+    /// Past every superblock that we know.
+    const HEAD: usize = 4096;
+    let mut head = [0u8; HEAD];
+    let length = read_head(file, &mut head)?;
+    match recognise(&head[..length]) {
+        Some((kind, damaged)) => Ok(Signature::Known { kind, damaged }),
+        None if is_hole(file)? => Ok(Signature::Hole),
+        None => Ok(Signature::Other),
+    }
+}
+
+fn read_head(file: &File, head: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < head.len() {
+        match file.read_at(&mut head[filled..], filled as u64)? {
+            0 => break,
+            length => filled += length,
+        }
+    }
+    Ok(filled)
+}
+
+fn recognise(head: &[u8]) -> Option<(FsKind, bool)> {
+    // ext: superblock at 1024; magic at 56, state (bit 1: errors) at 58.
+    if let Some(&[0x53, 0xef, state, _]) = head.get(1080..1084) {
+        return Some((FsKind::Ext4, state & 2 != 0));
+    }
+    head.starts_with(b"XFSB").then_some((FsKind::Xfs, false))
+}
+
+/// Whether a file has no data at all. A device, or a file system that cannot tell, says no.
+fn is_hole(file: &File) -> io::Result<bool> {
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(0)) {
+        Ok(_) => Ok(false),
+        Err(rustix::io::Errno::NXIO) => Ok(file.metadata()?.is_file()),
+        Err(rustix::io::Errno::INVAL) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes a file system, destroying what is there. The result is on disk when this returns.
+///
+/// Inode tables and the journal are zeroed lazily by the kernel, and nothing is discarded: on a
+/// fresh sparse image all of it is zero already.
+pub fn make(kind: FsKind, device: &Path) -> Result<(), MakeError> {
+    let device_arg = device.as_os_str();
+    match kind {
+        FsKind::Ext4 => {
+            let extended = "lazy_itable_init=1,lazy_journal_init=1,nodiscard";
+            let fixed = ["-q", "-F", "-m", "0", "-E", extended, "--"].map(AsRef::as_ref);
+            MKFS_EXT4.run(&[&fixed[..], &[device_arg]].concat())
+        }
+        FsKind::Xfs => {
+            let fixed = ["-q", "-f", "-K", "--"].map(AsRef::as_ref);
+            MKFS_XFS.run(&[&fixed[..], &[device_arg]].concat())
+        }
+    }
+    .map_err(MakeError::Program)?;
+    File::open(device)
+        .and_then(|file| file.sync_all())
+        .map_err(MakeError::Sync)
+}
+
+/// Why a file system could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum MakeError {
+    /// mkfs failed.
+    #[error("could not make the file system")]
+    Program(#[source] ProgramError),
+    /// It could not be written out.
+    #[error("could not write the new file system to disk")]
+    Sync(#[source] io::Error),
+}
+
+/// Repairs what can be repaired without asking. The device must not be mounted.
+pub fn repair(kind: FsKind, device: &Path) -> Result<(), ProgramError> {
+    match kind {
+        FsKind::Ext4 => {
+            match E2FSCK.run(&["-p".as_ref(), "--".as_ref(), device.as_os_str()]) {
+                // 1: errors were corrected.
+                Err(ProgramError::Failed { code: Some(1), .. }) => Ok(()),
+                other => other,
+            }
+        }
+        // XFS replays its log at mount; xfs_repair is for a person to run.
+        FsKind::Xfs => Ok(()),
+    }
+}
+
+/// Grows a mounted file system to the size of its device. Fine if it is that large already.
+pub fn grow(kind: FsKind, device: &Path, mounted_at: &Path) -> Result<(), ProgramError> {
+    match kind {
+        FsKind::Ext4 => RESIZE2FS.run(&["--".as_ref(), device.as_os_str()]),
+        FsKind::Xfs => XFS_GROWFS.run(&["-d".as_ref(), "--".as_ref(), mounted_at.as_os_str()]),
+    }
+}
+
+/// How full a file system is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// All bytes.
+    pub total_bytes: u64,
+    /// Bytes that an ordinary user can still write.
+    pub available_bytes: u64,
+    /// Bytes taken.
+    pub used_bytes: u64,
+    /// All inodes.
+    pub total_inodes: u64,
+    /// Inodes left.
+    pub free_inodes: u64,
+}
+
+/// Measures the file system that a path is on.
+pub fn usage(path: &Path) -> io::Result<Usage> {
+    Ok(from_statvfs(rustix::fs::statvfs(path)?))
+}
+
+/// Measures the file system that a descriptor is on.
+pub fn usage_of(fd: impl AsFd) -> io::Result<Usage> {
+    Ok(from_statvfs(rustix::fs::fstatvfs(fd)?))
+}
+
+fn from_statvfs(stat: rustix::fs::StatVfs) -> Usage {
+    Usage {
+        total_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
+        available_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+        used_bytes: stat
+            .f_blocks
+            .saturating_sub(stat.f_bfree)
+            .saturating_mul(stat.f_frsize),
+        total_inodes: stat.f_files,
+        free_inodes: stat.f_ffree,
+    }
+}
