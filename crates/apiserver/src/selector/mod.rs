@@ -1,61 +1,36 @@
 //! Label and field selectors: which objects a list or a watch sees.
+//!
+//! Both are parsed once per request and then asked per object; asking never
+//! fails.
 
-use crate::kinds::KindInfo;
-use serde_json::Value;
+mod fields;
+mod labels;
+#[cfg(test)]
+mod tests;
 
-/// Why a selector cannot be used.
-#[derive(Debug, thiserror::Error)]
+pub use fields::Fields;
+pub use labels::Labels;
+
+/// Why a selector cannot be used: HTTP 400.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SelectorError {
-    /// The text is no selector.
+    /// The text is no label selector.
     #[error("unable to parse requirement: {0}")]
-    Malformed(String),
+    MalformedLabels(String),
+    /// The text is no field selector.
+    #[error("invalid selector: '{text}'; can't understand '{part}'")]
+    MalformedFields {
+        /// The whole selector.
+        text: String,
+        /// The part that has no operator.
+        part: String,
+    },
+    /// The kind can be selected by its name and namespace only.
+    #[error(
+        "{0:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+    )]
+    OnlyMetadata(String),
     /// The kind has no such selectable field.
     #[error("field label not supported: {0}")]
     Unsupported(String),
-}
-
-/// A parsed label selector.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Labels {}
-
-/// A parsed field selector.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Fields {}
-
-impl Labels {
-    /// Parses `a=b,c!=d,e in (f,g),h,!i`; the empty text selects everything.
-    pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        let _ = text;
-        Ok(Self {})
-    }
-
-    /// Whether the object's labels satisfy every requirement.
-    pub fn matches(&self, object: &Value) -> bool {
-        let _ = object;
-        true
-    }
-
-    /// Whether everything is selected.
-    pub fn is_empty(&self) -> bool {
-        true
-    }
-}
-
-impl Fields {
-    /// Parses `metadata.name=a,status.phase!=b` for a kind.
-    pub fn parse(kind: &KindInfo, text: &str) -> Result<Self, SelectorError> {
-        let _ = (kind, text);
-        Ok(Self {})
-    }
-
-    /// Whether the object's fields satisfy every requirement.
-    pub fn matches(&self, object: &Value) -> bool {
-        let _ = object;
-        true
-    }
-
-    /// Whether everything is selected.
-    pub fn is_empty(&self) -> bool {
-        true
-    }
 }

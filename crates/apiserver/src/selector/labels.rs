@@ -1,0 +1,293 @@
+//! Label selectors: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`.
+
+use super::SelectorError;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+
+/// A parsed label selector; the default selects everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Labels {
+    requirements: Vec<Requirement>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    wants: Wants,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Wants {
+    Present,
+    Absent,
+    In(BTreeSet<String>),
+    /// Satisfied by an object without the label, too.
+    NotIn(BTreeSet<String>),
+    Above(i64),
+    Below(i64),
+}
+
+impl Labels {
+    /// Parses a selector; the empty text selects everything.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        let mut tokens = Tokens::new(text);
+        let mut requirements = Vec::new();
+        if tokens.peek() == &Token::End {
+            return Ok(Self { requirements });
+        }
+        loop {
+            requirements.push(requirement(&mut tokens)?);
+            match tokens.next() {
+                Token::End => return Ok(Self { requirements }),
+                Token::Comma => {}
+                other => return Err(expected(&other, "',' or 'end of string'")),
+            }
+        }
+    }
+
+    /// Whether everything is selected.
+    pub fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// Whether the object's labels satisfy every requirement.
+    pub fn matches(&self, object: &Value) -> bool {
+        let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+        self.requirements.iter().all(|r| r.holds(labels))
+    }
+}
+
+impl Requirement {
+    fn holds(&self, labels: Option<&Map<String, Value>>) -> bool {
+        let value = labels.and_then(|l| l.get(&self.key)).and_then(Value::as_str);
+        let number = || value.and_then(|v| v.parse::<i64>().ok());
+        match &self.wants {
+            Wants::Present => value.is_some(),
+            Wants::Absent => value.is_none(),
+            Wants::In(values) => value.is_some_and(|v| values.contains(v)),
+            Wants::NotIn(values) => value.is_none_or(|v| !values.contains(v)),
+            Wants::Above(bound) => number().is_some_and(|n| n > *bound),
+            Wants::Below(bound) => number().is_some_and(|n| n < *bound),
+        }
+    }
+}
+
+fn requirement(tokens: &mut Tokens<'_>) -> Result<Requirement, SelectorError> {
+    if tokens.peek() == &Token::Not {
+        tokens.next();
+        return Ok(Requirement {
+            key: key(tokens)?,
+            wants: Wants::Absent,
+        });
+    }
+    let key = key(tokens)?;
+    let wants = match tokens.peek() {
+        Token::End | Token::Comma => Wants::Present,
+        _ => match tokens.next() {
+            Token::Equals => Wants::In(BTreeSet::from([value(tokens)?])),
+            Token::NotEquals => Wants::NotIn(BTreeSet::from([value(tokens)?])),
+            Token::Above => Wants::Above(number(tokens)?),
+            Token::Below => Wants::Below(number(tokens)?),
+            Token::Word("in") => Wants::In(values(tokens)?),
+            Token::Word("notin") => Wants::NotIn(values(tokens)?),
+            other => {
+                return Err(expected(
+                    &other,
+                    "'in', 'notin', '=', '==', '!=', '>', '<'",
+                ));
+            }
+        },
+    };
+    Ok(Requirement { key, wants })
+}
+
+fn key(tokens: &mut Tokens<'_>) -> Result<String, SelectorError> {
+    match tokens.next() {
+        Token::Word(word) if is_label_key(word) => Ok(word.to_owned()),
+        Token::Word(word) => Err(SelectorError::MalformedLabels(format!(
+            "key: Invalid value: {word:?}: a label key is a name of letters, digits, '-', '_' and \
+             '.', optionally after a DNS name and '/'"
+        ))),
+        other => Err(expected(&other, "identifier")),
+    }
+}
+
+/// A value may be left out: `a=` selects the empty one.
+fn value(tokens: &mut Tokens<'_>) -> Result<String, SelectorError> {
+    match tokens.peek() {
+        Token::End | Token::Comma => Ok(String::new()),
+        Token::Word(word) => {
+            let word = label_value(word)?;
+            tokens.next();
+            Ok(word)
+        }
+        other => Err(expected(other, "identifier")),
+    }
+}
+
+fn number(tokens: &mut Tokens<'_>) -> Result<i64, SelectorError> {
+    let text = value(tokens)?;
+    text.parse().map_err(|_| {
+        SelectorError::MalformedLabels(format!(
+            "values: Invalid value: {text:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+        ))
+    })
+}
+
+fn values(tokens: &mut Tokens<'_>) -> Result<BTreeSet<String>, SelectorError> {
+    match tokens.next() {
+        Token::Open => {}
+        other => return Err(expected(&other, "'('")),
+    }
+    let mut values = BTreeSet::new();
+    loop {
+        match tokens.next() {
+            Token::Word(word) => {
+                values.insert(label_value(word)?);
+                match tokens.next() {
+                    Token::Comma if tokens.peek() == &Token::Close => {
+                        values.insert(String::new());
+                    }
+                    Token::Comma => {}
+                    Token::Close => return Ok(values),
+                    other => return Err(expected(&other, "',' or ')'")),
+                }
+            }
+            Token::Comma => {
+                values.insert(String::new());
+            }
+            Token::Close => {
+                if values.is_empty() {
+                    values.insert(String::new());
+                }
+                return Ok(values);
+            }
+            other => return Err(expected(&other, "',', ')' or identifier")),
+        }
+    }
+}
+
+fn expected(found: &Token<'_>, wanted: &str) -> SelectorError {
+    SelectorError::MalformedLabels(format!("found '{}', expected: {wanted}", found.text()))
+}
+
+fn is_name(text: &str) -> bool {
+    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    text.len() <= 63
+        && edge(text.chars().next())
+        && edge(text.chars().next_back())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}
+
+fn is_label_key(text: &str) -> bool {
+    match text.split_once('/') {
+        None => is_name(text),
+        Some((prefix, name)) => {
+            is_name(name)
+                && prefix.len() <= 253
+                && prefix.split('.').all(|part| {
+                    is_name(part) && !part.contains('_') && part == part.to_ascii_lowercase()
+                })
+        }
+    }
+}
+
+fn label_value(text: &str) -> Result<String, SelectorError> {
+    if text.is_empty() || is_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err(SelectorError::MalformedLabels(format!(
+        "values[0]: Invalid value: {text:?}: a valid label must be an empty string or consist of \
+         alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
+         character"
+    )))
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token<'a> {
+    Word(&'a str),
+    Comma,
+    Open,
+    Close,
+    Not,
+    Equals,
+    NotEquals,
+    Above,
+    Below,
+    End,
+}
+
+impl Token<'_> {
+    fn text(&self) -> &str {
+        match self {
+            Self::Word(word) => word,
+            Self::Comma => ",",
+            Self::Open => "(",
+            Self::Close => ")",
+            Self::Not => "!",
+            Self::Equals => "=",
+            Self::NotEquals => "!=",
+            Self::Above => ">",
+            Self::Below => "<",
+            Self::End => "",
+        }
+    }
+}
+
+struct Tokens<'a> {
+    rest: &'a str,
+    ahead: Token<'a>,
+}
+
+impl<'a> Tokens<'a> {
+    fn new(text: &'a str) -> Self {
+        let mut tokens = Self {
+            rest: text,
+            ahead: Token::End,
+        };
+        tokens.next();
+        tokens
+    }
+
+    fn peek(&self) -> &Token<'a> {
+        &self.ahead
+    }
+
+    fn next(&mut self) -> Token<'a> {
+        let ahead = self.scan();
+        std::mem::replace(&mut self.ahead, ahead)
+    }
+
+    fn scan(&mut self) -> Token<'a> {
+        const SYMBOLS: [(&str, Token<'static>); 9] = [
+            ("==", Token::Equals),
+            ("!=", Token::NotEquals),
+            ("=", Token::Equals),
+            ("!", Token::Not),
+            (",", Token::Comma),
+            ("(", Token::Open),
+            (")", Token::Close),
+            (">", Token::Above),
+            ("<", Token::Below),
+        ];
+        self.rest = self.rest.trim_start();
+        if self.rest.is_empty() {
+            return Token::End;
+        }
+        for (text, token) in SYMBOLS {
+            if let Some(rest) = self.rest.strip_prefix(text) {
+                self.rest = rest;
+                return token;
+            }
+        }
+        let end = self
+            .rest
+            .find(|c: char| c.is_whitespace() || "=!,()><".contains(c))
+            .unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        Token::Word(word)
+    }
+}
