@@ -1,0 +1,313 @@
+//! A kind's objects in memory, as the watch last showed them.
+//!
+//! Reads never wait. Versions only go forward: an answer to one of our own writes may
+//! be put in ahead of the watch ([`Cache::absorb`]), but neither it nor a late watch
+//! event can bring back an older version or an object that was deleted since.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use orlop_model::{Key, Kind};
+use tokio::sync::watch;
+
+/// A change of one object.
+#[derive(Debug)]
+pub enum Change<'a, K> {
+    /// It appeared or changed.
+    Applied {
+        /// What it was.
+        old: Option<&'a Arc<K>>,
+        /// What it is.
+        new: &'a Arc<K>,
+    },
+    /// It is gone.
+    Deleted(&'a Arc<K>),
+}
+
+impl<K: Kind> Change<'_, K> {
+    /// The object, as it is or was.
+    pub fn object(&self) -> &Arc<K> {
+        match self {
+            Self::Applied { new, .. } => new,
+            Self::Deleted(old) => old,
+        }
+    }
+}
+
+type Subscriber<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
+type Extract<K> = fn(&K) -> Vec<String>;
+
+struct Shelf<K> {
+    objects: BTreeMap<Key, Arc<K>>,
+    /// The newest version that the watch has told of.
+    frontier: u64,
+    indexes: BTreeMap<&'static str, (Extract<K>, BTreeMap<String, BTreeSet<Key>>)>,
+}
+
+/// A kind's objects.
+pub struct Cache<K> {
+    shelf: Arc<RwLock<Shelf<K>>>,
+    subscribers: Arc<RwLock<Vec<Subscriber<K>>>>,
+    synced: Arc<watch::Sender<bool>>,
+}
+
+impl<K> Clone for Cache<K> {
+    fn clone(&self) -> Self {
+        Self {
+            shelf: self.shelf.clone(),
+            subscribers: self.subscribers.clone(),
+            synced: self.synced.clone(),
+        }
+    }
+}
+
+impl<K: Kind> Cache<K> {
+    pub(crate) fn new() -> Self {
+        let shelf = Shelf {
+            objects: BTreeMap::new(),
+            frontier: 0,
+            indexes: BTreeMap::new(),
+        };
+        Self {
+            shelf: Arc::new(RwLock::new(shelf)),
+            subscribers: Arc::default(),
+            synced: Arc::new(watch::Sender::new(false)),
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Shelf<K>> {
+        self.shelf
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Shelf<K>> {
+        self.shelf
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The object, if it is there.
+    pub fn get(&self, key: &Key) -> Option<Arc<K>> {
+        self.read().objects.get(key).cloned()
+    }
+
+    /// The cluster-scoped object of that name, if it is there.
+    pub fn named(&self, name: &str) -> Option<Arc<K>> {
+        self.get(&Key::cluster(name))
+    }
+
+    /// All objects, by key.
+    pub fn all(&self) -> Vec<Arc<K>> {
+        self.read().objects.values().cloned().collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.read().objects.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Calls back on every change from now on, and at once for everything that is there.
+    /// The callback must be quick: it puts a key into a queue.
+    pub fn subscribe(&self, callback: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
+        // Held while replaying, so that no change slips between replay and subscription;
+        // a change may be told twice, which is harmless.
+        let mut subscribers = self
+            .subscribers
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        for object in self.all() {
+            callback(&Change::Applied {
+                old: None,
+                new: &object,
+            });
+        }
+        subscribers.push(Box::new(callback));
+    }
+
+    /// Keeps an index of the objects by what `extract` says of them, under a name that is
+    /// unique per kind. Asking for the same name again gives the same index.
+    pub fn index(&self, name: &'static str, extract: fn(&K) -> Vec<String>) -> Index<K> {
+        let mut shelf = self.write();
+        let shelf = &mut *shelf;
+        shelf.indexes.entry(name).or_insert_with(|| {
+            let mut entries: BTreeMap<String, BTreeSet<Key>> = BTreeMap::new();
+            for (key, object) in &shelf.objects {
+                for value in extract(object) {
+                    entries.entry(value).or_default().insert(key.clone());
+                }
+            }
+            (extract, entries)
+        });
+        Index {
+            cache: self.clone(),
+            name,
+        }
+    }
+
+    /// Waits until the first list is in.
+    pub async fn synced(&self) {
+        let mut synced = self.synced.subscribe();
+        // The sender lives in `self`, so the wait can't fail.
+        let _ = synced.wait_for(|done| *done).await;
+    }
+
+    /// Whether the first list is in.
+    pub fn is_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    /// Takes in the answer to one of our own writes, so that the next decision sees it
+    /// even if the watch is behind.
+    pub fn absorb(&self, object: K) {
+        let revision = object.meta().revision();
+        let known = {
+            let shelf = self.read();
+            match shelf.objects.get(&object.key()) {
+                Some(have) => revision <= have.meta().revision(),
+                // Not there, though the watch is past it: it was deleted since.
+                None => revision <= shelf.frontier,
+            }
+        };
+        let done = object.meta().is_deleting() && object.meta().finalizers.is_empty();
+        if !known && !done {
+            self.put(object);
+        }
+    }
+
+    pub(crate) fn put(&self, object: K) {
+        let key = object.key();
+        let new = Arc::new(object);
+        let old = {
+            let mut shelf = self.write();
+            let have = shelf.objects.get(&key);
+            if have.is_some_and(|have| {
+                have.meta().uid == new.meta().uid && have.meta().revision() > new.meta().revision()
+            }) {
+                return;
+            }
+            shelf.insert(key, new.clone())
+        };
+        self.tell(&Change::Applied {
+            old: old.as_ref(),
+            new: &new,
+        });
+    }
+
+    pub(crate) fn remove(&self, key: &Key) {
+        let old = self.write().take(key);
+        if let Some(old) = old {
+            self.tell(&Change::Deleted(&old));
+        }
+    }
+
+    pub(crate) fn advance(&self, revision: u64) {
+        let mut shelf = self.write();
+        shelf.frontier = shelf.frontier.max(revision);
+    }
+
+    /// Makes the cache equal to a full list.
+    pub(crate) fn replace(&self, listed: Vec<K>, revision: u64) {
+        let keep: BTreeSet<Key> = listed.iter().map(Kind::key).collect();
+        let gone: Vec<Key> = self
+            .read()
+            .objects
+            .keys()
+            .filter(|k| !keep.contains(*k))
+            .cloned()
+            .collect();
+        for key in gone {
+            self.remove(&key);
+        }
+        for object in listed {
+            self.put(object);
+        }
+        self.advance(revision);
+        self.synced.send_replace(true);
+    }
+
+    fn tell(&self, change: &Change<'_, K>) {
+        let subscribers = self
+            .subscribers
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        for subscriber in subscribers.iter() {
+            subscriber(change);
+        }
+    }
+}
+
+impl<K: Kind> Shelf<K> {
+    fn insert(&mut self, key: Key, object: Arc<K>) -> Option<Arc<K>> {
+        let old = self.objects.insert(key.clone(), object.clone());
+        for (extract, entries) in self.indexes.values_mut() {
+            if let Some(old) = &old {
+                drop_entries(entries, &key, extract(old));
+            }
+            for value in extract(&object) {
+                entries.entry(value).or_default().insert(key.clone());
+            }
+        }
+        old
+    }
+
+    fn take(&mut self, key: &Key) -> Option<Arc<K>> {
+        let old = self.objects.remove(key)?;
+        for (extract, entries) in self.indexes.values_mut() {
+            drop_entries(entries, key, extract(&old));
+        }
+        Some(old)
+    }
+}
+
+fn drop_entries(entries: &mut BTreeMap<String, BTreeSet<Key>>, key: &Key, values: Vec<String>) {
+    for value in values {
+        if let Some(keys) = entries.get_mut(&value) {
+            keys.remove(key);
+            if keys.is_empty() {
+                entries.remove(&value);
+            }
+        }
+    }
+}
+
+/// Finds a kind's objects by something other than their key.
+pub struct Index<K> {
+    cache: Cache<K>,
+    name: &'static str,
+}
+
+impl<K> Clone for Index<K> {
+    fn clone(&self) -> Self {
+        Self {
+            cache: self.cache.clone(),
+            name: self.name,
+        }
+    }
+}
+
+impl<K: Kind> Index<K> {
+    /// The objects under this value, by key.
+    pub fn get(&self, value: &str) -> Vec<Arc<K>> {
+        let shelf = self.cache.read();
+        let Some((_, entries)) = shelf.indexes.get(self.name) else {
+            return Vec::new();
+        };
+        entries
+            .get(value)
+            .into_iter()
+            .flatten()
+            .filter_map(|key| shelf.objects.get(key).cloned())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+use std::sync::Mutex;
+
+use orlop_model::Pod;
+
+use super::*;
+
+fn pod(name: &str, revision: u64, node: &str) -> Pod {
+    let mut pod = Pod::default();
+    pod.metadata.name = name.into();
+    pod.metadata.namespace = "ns".into();
+    pod.metadata.uid = format!("uid-{name}");
+    pod.metadata.resource_version = revision.to_string();
+    pod.spec.node_name = node.into();
+    pod
+}
+
+fn by_node(pod: &Pod) -> Vec<String> {
+    vec![pod.spec.node_name.clone()]
+}
+
+#[test]
+fn an_older_version_never_replaces_a_newer_one() {
+    let cache = Cache::new();
+    cache.put(pod("a", 5, "n1"));
+    cache.absorb(pod("a", 7, "n2"));
+    cache.put(pod("a", 6, "n1"));
+    assert_eq!(
+        cache
+            .get(&Key::namespaced("ns", "a"))
+            .unwrap()
+            .spec
+            .node_name,
+        "n2"
+    );
+}
+
+#[test]
+fn a_late_answer_does_not_bring_a_deleted_object_back() {
+    let cache = Cache::new();
+    cache.put(pod("a", 5, "n1"));
+    cache.remove(&Key::namespaced("ns", "a"));
+    cache.advance(9);
+    cache.absorb(pod("a", 7, "n1"));
+    assert!(cache.is_empty());
+}
+
+#[test]
+fn an_index_follows_every_change() {
+    let cache = Cache::new();
+    cache.put(pod("a", 1, "n1"));
+    let index = cache.index("node", by_node);
+    cache.put(pod("b", 2, "n1"));
+    assert_eq!(index.get("n1").len(), 2);
+    cache.put(pod("a", 3, "n2"));
+    assert_eq!(index.get("n1").len(), 1);
+    assert_eq!(index.get("n2").len(), 1);
+    cache.remove(&Key::namespaced("ns", "b"));
+    assert!(index.get("n1").is_empty());
+}
+
+#[test]
+fn a_relist_tells_of_what_vanished() {
+    let cache = Cache::new();
+    cache.put(pod("a", 1, "n1"));
+    cache.put(pod("b", 2, "n1"));
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = seen.clone();
+    cache.subscribe(move |change| {
+        let verb = if matches!(change, Change::Deleted(_)) {
+            "-"
+        } else {
+            "+"
+        };
+        log.lock()
+            .unwrap()
+            .push(format!("{verb}{}", change.object().metadata.name));
+    });
+    cache.replace(vec![pod("b", 2, "n1"), pod("c", 3, "n1")], 3);
+    assert_eq!(*seen.lock().unwrap(), ["+a", "+b", "-a", "+b", "+c"]);
+}

@@ -1,0 +1,390 @@
+//! Requests to the API server, in our own types.
+//!
+//! Over a [`kube::Client`], which reaches a real API server by HTTPS or the embedded one
+//! in the same process; a role can't tell which.
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use orlop_model::{Key, Kind, Scope};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json, value::RawValue};
+
+use crate::{
+    error::{ApiError, Refusal, found},
+    patch::Patch,
+};
+
+/// The API server.
+#[derive(Clone)]
+pub struct Cluster {
+    client: kube::Client,
+}
+
+/// What must still be true of an object for a delete to go through.
+#[derive(Debug, Clone, Default)]
+pub struct Preconditions {
+    /// It is this very object.
+    pub uid: Option<String>,
+    /// It is at this very version.
+    pub resource_version: Option<String>,
+    /// Overrides how long the deletion may take; pods only.
+    pub grace_period_seconds: Option<i64>,
+}
+
+impl Preconditions {
+    /// The object must be the very one that was looked at, whatever its version.
+    pub fn same_object<K: Kind>(seen: &K) -> Self {
+        Self {
+            uid: Some(seen.meta().uid.clone()),
+            ..Self::default()
+        }
+    }
+
+    /// The object must be unchanged since it was looked at.
+    pub fn unchanged<K: Kind>(seen: &K) -> Self {
+        let meta = seen.meta();
+        Self {
+            uid: Some(meta.uid.clone()),
+            resource_version: Some(meta.resource_version.clone()),
+            ..Self::default()
+        }
+    }
+}
+
+/// One page of a list, its items still as text: one that we can't read must not hide the rest.
+#[derive(Deserialize)]
+pub(crate) struct Page {
+    pub(crate) metadata: PageMeta,
+    #[serde(default)]
+    pub(crate) items: Vec<Box<RawValue>>,
+}
+
+/// Where a page stands in its list.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PageMeta {
+    pub(crate) resource_version: String,
+    #[serde(default, rename = "continue")]
+    pub(crate) next: String,
+}
+
+impl Cluster {
+    /// The API server behind this client.
+    pub fn new(client: kube::Client) -> Self {
+        Self { client }
+    }
+
+    /// Reads one object; `None` if it isn't there.
+    ///
+    /// # Errors
+    /// Anything but "not found".
+    pub async fn get<K: Kind>(&self, key: &Key) -> Result<Option<K>, ApiError> {
+        let call = Call::new::<K>("get", Some(key));
+        found(self.object(call, Method::GET, Vec::new()).await)
+    }
+
+    /// Reads all objects of a kind, of one namespace or (with `None`) of all.
+    ///
+    /// # Errors
+    /// Any failure.
+    pub async fn list<K: Kind>(&self, namespace: Option<&str>) -> Result<Vec<K>, ApiError> {
+        let call = Call::list::<K>(namespace);
+        let page: Page = self.object(call.clone(), Method::GET, Vec::new()).await?;
+        page.items
+            .iter()
+            .map(|item| serde_json::from_str(item.get()))
+            .collect::<Result<_, _>>()
+            .map_err(|e| call.error(Refusal::Unreadable(e)))
+    }
+
+    /// Creates an object.
+    ///
+    /// # Errors
+    /// `AlreadyExists` among others.
+    pub async fn create<K: Kind>(&self, object: &K) -> Result<K, ApiError> {
+        let mut call = Call::new::<K>("create", Some(&object.key()));
+        call.path = collection::<K>(Some(&object.meta().namespace));
+        let mut body =
+            serde_json::to_value(object).map_err(|e| call.error(Refusal::Unreadable(e)))?;
+        body["apiVersion"] = json!(K::api_version());
+        body["kind"] = json!(K::KIND);
+        call.content_type = "application/json";
+        self.object(call, Method::POST, body.to_string().into_bytes())
+            .await
+    }
+
+    /// Creates an object given as JSON, for fields that our projection doesn't hold.
+    ///
+    /// # Errors
+    /// `AlreadyExists` among others.
+    pub async fn create_json<K: Kind>(&self, body: &Value) -> Result<K, ApiError> {
+        let text = |field: &str| {
+            body["metadata"][field]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let key = Key {
+            namespace: text("namespace"),
+            name: text("name"),
+        };
+        let mut call = Call::new::<K>("create", Some(&key));
+        call.path = collection::<K>(Some(&key.namespace));
+        call.content_type = "application/json";
+        let mut body = body.clone();
+        body["apiVersion"] = json!(K::api_version());
+        body["kind"] = json!(K::KIND);
+        self.object(call, Method::POST, body.to_string().into_bytes())
+            .await
+    }
+
+    /// Changes an object.
+    ///
+    /// # Errors
+    /// `NotFound`, and `Conflict` where the patch names a version.
+    pub async fn patch<K: Kind>(&self, key: &Key, patch: &Patch) -> Result<K, ApiError> {
+        self.patch_at(Call::new::<K>("patch", Some(key)), patch)
+            .await
+    }
+
+    /// Changes an object's status.
+    ///
+    /// # Errors
+    /// `NotFound`, and `Conflict` where the patch names a version.
+    pub async fn patch_status<K: Kind>(&self, key: &Key, patch: &Patch) -> Result<K, ApiError> {
+        let mut call = Call::new::<K>("patch the status of", Some(key));
+        call.path.push_str("/status");
+        self.patch_at(call, patch).await
+    }
+
+    async fn patch_at<K: Kind>(&self, mut call: Call, patch: &Patch) -> Result<K, ApiError> {
+        call.content_type = patch.content_type();
+        self.object(call, Method::PATCH, patch.body().to_string().into_bytes())
+            .await
+    }
+
+    /// Asks for an object's deletion. An object that is gone already is fine.
+    ///
+    /// # Errors
+    /// `Conflict` where a precondition doesn't hold.
+    pub async fn delete<K: Kind>(
+        &self,
+        key: &Key,
+        only_if: &Preconditions,
+    ) -> Result<(), ApiError> {
+        let mut call = Call::new::<K>("delete", Some(key));
+        call.content_type = "application/json";
+        let mut body = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+        if let Some(uid) = &only_if.uid {
+            body["preconditions"]["uid"] = json!(uid);
+        }
+        if let Some(version) = &only_if.resource_version {
+            body["preconditions"]["resourceVersion"] = json!(version);
+        }
+        if let Some(seconds) = only_if.grace_period_seconds {
+            body["gracePeriodSeconds"] = json!(seconds);
+        }
+        let result = self
+            .send(&call, Method::DELETE, body.to_string().into_bytes())
+            .await;
+        found(result).map(|_| ())
+    }
+
+    /// Places a pod on a node, by the `binding` subresource.
+    ///
+    /// # Errors
+    /// `Conflict` if it was placed already.
+    pub async fn bind_pod(&self, pod: &Key, uid: &str, node: &str) -> Result<(), ApiError> {
+        let mut call = Call::new::<orlop_model::Pod>("bind", Some(pod));
+        call.path.push_str("/binding");
+        call.content_type = "application/json";
+        let body = json!({
+            "apiVersion": "v1", "kind": "Binding",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        });
+        self.send(&call, Method::POST, body.to_string().into_bytes())
+            .await
+            .map(|_| ())
+    }
+
+    /// One page of a list.
+    pub(crate) async fn page<K: Kind>(&self, query: &str) -> Result<Page, ApiError> {
+        let mut call = Call::list::<K>(None);
+        call.path.push('?');
+        call.path.push_str(query);
+        self.object(call, Method::GET, Vec::new()).await
+    }
+
+    /// Opens a watch; the body never ends by itself before the server's time-out.
+    pub(crate) async fn watch<K: Kind>(&self, query: &str) -> Result<Body, ApiError> {
+        let mut call = Call::list::<K>(None);
+        call.verb = "watch";
+        call.path.push_str("?watch=true&");
+        call.path.push_str(query);
+        let response = self.raw(&call, Method::GET, Vec::new()).await?;
+        if response.status().is_success() {
+            return Ok(response.into_body());
+        }
+        Err(refused(&call, response).await)
+    }
+
+    async fn object<T: DeserializeOwned>(
+        &self,
+        call: Call,
+        method: Method,
+        body: Vec<u8>,
+    ) -> Result<T, ApiError> {
+        let bytes = self.send(&call, method, body).await?;
+        serde_json::from_slice(&bytes).map_err(|e| call.error(Refusal::Unreadable(e)))
+    }
+
+    async fn send(&self, call: &Call, method: Method, body: Vec<u8>) -> Result<Bytes, ApiError> {
+        let response = self.raw(call, method, body).await?;
+        if !response.status().is_success() {
+            return Err(refused(call, response).await);
+        }
+        let body = response.into_body().collect().await;
+        body.map(http_body_util::Collected::to_bytes)
+            .map_err(|e| call.error(Refusal::Lost(Box::new(e))))
+    }
+
+    async fn raw(
+        &self,
+        call: &Call,
+        method: Method,
+        body: Vec<u8>,
+    ) -> Result<Response<Body>, ApiError> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(&call.path)
+            .header(http::header::ACCEPT, "application/json")
+            // The client in the middle can't undo gzip member by member, as watches send it.
+            .header(http::header::ACCEPT_ENCODING, "identity");
+        if !call.content_type.is_empty() {
+            request = request.header(http::header::CONTENT_TYPE, call.content_type);
+        }
+        let request = request
+            .body(Body::from(body))
+            .map_err(|e| call.error(Refusal::Lost(Box::new(e))))?;
+        self.client
+            .send(request)
+            .await
+            .map_err(|e| call.error(Refusal::Lost(Box::new(e))))
+    }
+}
+
+/// A request before it is sent, with what its error would say.
+#[derive(Clone)]
+struct Call {
+    verb: &'static str,
+    what: String,
+    path: String,
+    content_type: &'static str,
+}
+
+impl Call {
+    fn new<K: Kind>(verb: &'static str, key: Option<&Key>) -> Self {
+        let mut path = collection::<K>(key.map(|k| k.namespace.as_str()));
+        let mut what = K::PLURAL.to_owned();
+        if let Some(key) = key {
+            path.push('/');
+            path.push_str(&key.name);
+            what = format!("{} {key}", K::KIND);
+        }
+        Self {
+            verb,
+            what,
+            path,
+            content_type: "",
+        }
+    }
+
+    fn list<K: Kind>(namespace: Option<&str>) -> Self {
+        Self {
+            verb: "list",
+            what: K::PLURAL.to_owned(),
+            path: collection::<K>(namespace),
+            content_type: "",
+        }
+    }
+
+    fn error(&self, refusal: Refusal) -> ApiError {
+        ApiError {
+            verb: self.verb,
+            what: self.what.clone(),
+            refusal,
+        }
+    }
+}
+
+/// The path of a kind's objects, in one namespace or in all.
+fn collection<K: Kind>(namespace: Option<&str>) -> String {
+    let mut path = if K::GROUP.is_empty() {
+        format!("/api/{}", K::VERSION)
+    } else {
+        format!("/apis/{}/{}", K::GROUP, K::VERSION)
+    };
+    if let (Scope::Namespaced, Some(namespace)) = (K::SCOPE, namespace.filter(|n| !n.is_empty())) {
+        path.push_str("/namespaces/");
+        path.push_str(namespace);
+    }
+    path.push('/');
+    path.push_str(K::PLURAL);
+    path
+}
+
+/// What the API server answers when it says no.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Status {
+    pub(crate) code: u16,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    details: StatusDetails,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct StatusDetails {
+    retry_after_seconds: u64,
+}
+
+async fn refused(call: &Call, response: Response<Body>) -> ApiError {
+    let code = response.status();
+    let body = response.into_body().collect().await;
+    let bytes = body
+        .map(http_body_util::Collected::to_bytes)
+        .unwrap_or_default();
+    let mut status: Status = serde_json::from_slice(&bytes).unwrap_or_else(|_| Status {
+        message: String::from_utf8_lossy(&bytes[..bytes.len().min(512)]).into_owned(),
+        ..Status::default()
+    });
+    status.code = code.as_u16();
+    call.error(status.into())
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        let Status {
+            code,
+            reason,
+            message,
+            details,
+        } = status;
+        match StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR) {
+            StatusCode::NOT_FOUND => Self::NotFound(message),
+            StatusCode::CONFLICT if reason == "AlreadyExists" => Self::AlreadyExists(message),
+            StatusCode::CONFLICT => Self::Conflict(message),
+            StatusCode::GONE => Self::Expired(message),
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                let seconds = details.retry_after_seconds;
+                let after = (seconds > 0).then(|| std::time::Duration::from_secs(seconds));
+                Self::Busy { after, message }
+            }
+            _ => Self::Refused { code, message },
+        }
+    }
+}

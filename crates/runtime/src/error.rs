@@ -1,0 +1,98 @@
+//! How a request to the API server can fail.
+
+use std::time::Duration;
+
+/// A request that failed: what was tried, on what, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("could not {verb} {what}")]
+pub struct ApiError {
+    /// What was tried.
+    pub verb: &'static str,
+    /// On what.
+    pub what: String,
+    /// Why it failed.
+    #[source]
+    pub refusal: Refusal,
+}
+
+/// Why a request failed, by what the caller can do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// There is no such object.
+    #[error("{0}")]
+    NotFound(String),
+    /// An object of that name is there already.
+    #[error("{0}")]
+    AlreadyExists(String),
+    /// The object changed since it was read: read again and decide afresh.
+    #[error("{0}")]
+    Conflict(String),
+    /// The version asked for is too old: list again.
+    #[error("{0}")]
+    Expired(String),
+    /// The server wants us to wait.
+    #[error("{message}")]
+    Busy {
+        /// How long, if it said so.
+        after: Option<Duration>,
+        /// Its words.
+        message: String,
+    },
+    /// The server said no for another reason.
+    #[error("{message} (HTTP {code})")]
+    Refused {
+        /// The HTTP status.
+        code: u16,
+        /// Its words.
+        message: String,
+    },
+    /// The request or its answer was lost: it may or may not have been carried out.
+    #[error("the connection to the API server failed")]
+    Lost(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The answer could not be read.
+    #[error("the API server's answer could not be read")]
+    Unreadable(#[source] serde_json::Error),
+}
+
+impl ApiError {
+    /// There is no such object.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self.refusal, Refusal::NotFound(_))
+    }
+
+    /// The object changed, or its uid isn't the one meant.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self.refusal, Refusal::Conflict(_))
+    }
+
+    /// An object of that name is there already.
+    pub fn is_already_exists(&self) -> bool {
+        matches!(self.refusal, Refusal::AlreadyExists(_))
+    }
+
+    /// The version asked for is too old.
+    pub fn is_expired(&self) -> bool {
+        matches!(self.refusal, Refusal::Expired(_))
+    }
+
+    /// The error and its causes in one line, for logs and events.
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        text
+    }
+}
+
+/// Treats a missing object as `None`.
+pub(crate) fn found<T>(result: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,77 @@
+//! One cache per kind, shared by every role of the process.
+
+use std::{
+    any::{Any, TypeId},
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use orlop_model::Kind;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{cache::Cache, cluster::Cluster, watch::reflect};
+
+/// The caches of a process. A kind costs one list and one watch, however many roles
+/// look at it, and nothing until the first one does.
+#[derive(Clone)]
+pub struct Informers {
+    cluster: Cluster,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    caches: HashMap<(TypeId, String), Box<dyn Any + Send>>,
+    tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Informers {
+    pub(crate) fn new(cluster: Cluster) -> Self {
+        Self {
+            cluster,
+            shared: Arc::default(),
+        }
+    }
+
+    /// The cache of a kind.
+    pub fn of<K: Kind>(&self) -> Cache<K> {
+        self.selected("")
+    }
+
+    /// The cache of a kind's objects that match a field selector, such as
+    /// `spec.nodeName=a`.
+    pub fn fields<K: Kind>(&self, selector: &str) -> Cache<K> {
+        self.selected(&format!("&fieldSelector={}", selector.replace('=', "%3D")))
+    }
+
+    fn selected<K: Kind>(&self, selector: &str) -> Cache<K> {
+        let mut shared = self
+            .shared
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let id = (TypeId::of::<K>(), selector.to_owned());
+        if let Some(cache) = shared
+            .caches
+            .get(&id)
+            .and_then(|c| c.downcast_ref::<Cache<K>>())
+        {
+            return cache.clone();
+        }
+        let cache = Cache::<K>::new();
+        let task = reflect(self.cluster.clone(), selector.to_owned(), cache.clone());
+        shared
+            .tasks
+            .push(AbortOnDropHandle::new(tokio::spawn(task)));
+        shared.caches.insert(id, Box::new(cache.clone()));
+        cache
+    }
+
+    /// Stops every watch.
+    pub(crate) fn stop(&self) {
+        let mut shared = self
+            .shared
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        shared.tasks.clear();
+    }
+}

@@ -1,0 +1,186 @@
+//! Leader election on a Lease, as client-go does it.
+//!
+//! A lease gives no mutual exclusion: a paused leader may wake up after another took
+//! over. It keeps two leaders from working against each other most of the time; what
+//! keeps them from doing harm is that every write names the version it was decided on.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use orlop_model::{Key, Lease, Meta, lease::LeaseSpec};
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{info, warn};
+
+use crate::{clock::Clock, cluster::Cluster, error::ApiError, patch::Patch};
+
+/// An election: what is at stake, who runs, and how patient everybody is.
+#[derive(Debug, Clone)]
+pub struct Election {
+    /// The lease.
+    pub lease: Key,
+    /// Who we are.
+    pub identity: String,
+    /// How long others wait for a silent leader.
+    pub duration: Duration,
+    /// How long a leader tries to renew before it gives up.
+    pub renew_deadline: Duration,
+    /// How often everybody tries.
+    pub retry: Duration,
+}
+
+/// The lease could not be renewed in time; another may lead now.
+#[derive(Debug, thiserror::Error)]
+#[error("lost the lease {0}")]
+pub struct LostLease(pub Key);
+
+/// The lease as last seen, and when that was by our own clock: others' clocks aren't trusted.
+struct Seen {
+    spec: LeaseSpec,
+    at: Instant,
+}
+
+impl Election {
+    /// Waits until we lead.
+    pub async fn win(&self, cluster: &Cluster, clock: &Clock) {
+        let mut seen = None;
+        loop {
+            match self.attempt(cluster, clock, &mut seen).await {
+                Ok(true) => {
+                    info!(lease = %self.lease, identity = self.identity, "leading");
+                    return;
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    warn!(lease = %self.lease, error = error.chain(), "could not take the lease");
+                }
+            }
+            sleep(self.retry).await;
+        }
+    }
+
+    /// Keeps leading; returns when that is over.
+    pub async fn hold(&self, cluster: &Cluster, clock: &Clock) -> LostLease {
+        let mut renewed = Instant::now();
+        let mut seen = None;
+        loop {
+            sleep(self.retry).await;
+            let left = (renewed + self.renew_deadline).saturating_duration_since(Instant::now());
+            match timeout(left, self.attempt(cluster, clock, &mut seen)).await {
+                Ok(Ok(true)) => renewed = Instant::now(),
+                Ok(Ok(false)) => return LostLease(self.lease.clone()),
+                Ok(Err(error)) => {
+                    warn!(lease = %self.lease, error = error.chain(), "could not renew the lease");
+                }
+                Err(_) => {}
+            }
+            if renewed.elapsed() >= self.renew_deadline {
+                return LostLease(self.lease.clone());
+            }
+        }
+    }
+
+    /// One try; says whether we lead.
+    async fn attempt(
+        &self,
+        cluster: &Cluster,
+        clock: &Clock,
+        seen: &mut Option<Seen>,
+    ) -> Result<bool, ApiError> {
+        let now = clock.now();
+        let Some(found) = cluster.get::<Lease>(&self.lease).await? else {
+            let spec = LeaseSpec {
+                holder_identity: Some(self.identity.clone()),
+                lease_duration_seconds: i32::try_from(self.duration.as_secs()).ok(),
+                acquire_time: Some(now),
+                renew_time: Some(now),
+                lease_transitions: Some(0),
+            };
+            let lease = Lease {
+                metadata: Meta::named(&self.lease),
+                spec,
+            };
+            return match cluster.create(&lease).await {
+                Ok(_) => Ok(true),
+                Err(error) if error.is_already_exists() => Ok(false),
+                Err(error) => Err(error),
+            };
+        };
+        if seen.as_ref().is_none_or(|s| s.spec != found.spec) {
+            *seen = Some(Seen {
+                spec: found.spec.clone(),
+                at: Instant::now(),
+            });
+        }
+        let ours = found.spec.holder_identity.as_deref() == Some(&self.identity);
+        let free = found
+            .spec
+            .holder_identity
+            .as_deref()
+            .is_none_or(str::is_empty);
+        let silent = seen
+            .as_ref()
+            .is_some_and(|s| s.at.elapsed() >= self.duration);
+        if !(ours || free || silent) {
+            return Ok(false);
+        }
+        let mut spec = json!({
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": self.duration.as_secs(),
+            "renewTime": format!("{now:.6}"),
+        });
+        if !ours {
+            spec["acquireTime"] = json!(format!("{now:.6}"));
+            spec["leaseTransitions"] = json!(found.spec.lease_transitions.unwrap_or(0) + 1);
+        }
+        let patch = Patch::merge_on(&found, json!({"spec": spec}));
+        match cluster.patch::<Lease>(&self.lease, &patch).await {
+            Ok(lease) => {
+                *seen = Some(Seen {
+                    spec: lease.spec,
+                    at: Instant::now(),
+                });
+                Ok(true)
+            }
+            Err(error) if error.is_conflict() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the lease up, so that another need not wait for it to run out.
+    ///
+    /// # Errors
+    /// Any failure; the lease then runs out by itself.
+    pub async fn resign(&self, cluster: &Cluster) -> Result<(), ApiError> {
+        let Some(found) = cluster.get::<Lease>(&self.lease).await? else {
+            return Ok(());
+        };
+        if found.spec.holder_identity.as_deref() != Some(&self.identity) {
+            return Ok(());
+        }
+        let patch = Patch::merge_on(
+            &found,
+            json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}),
+        );
+        cluster
+            .patch::<Lease>(&self.lease, &patch)
+            .await
+            .map(|_| ())
+    }
+
+    /// The defaults of the Go sidecars: 15 s, 10 s, 5 s.
+    pub fn new(lease: Key, identity: String) -> Self {
+        Self {
+            lease,
+            identity,
+            duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry: Duration::from_secs(5),
+        }
+    }
+
+    /// How long a takeover can take at most.
+    pub fn patience(&self) -> SignedDuration {
+        SignedDuration::try_from(self.duration + self.retry).unwrap_or(SignedDuration::MAX)
+    }
+}

@@ -1,0 +1,70 @@
+//! Changes to objects, as patches: a role writes the fields that it owns and no others.
+
+use orlop_model::{Kind, Meta};
+use serde_json::{Value, json};
+
+/// A change to an object.
+#[derive(Debug, Clone)]
+pub enum Patch {
+    /// RFC 7386: what is given replaces what is there; null removes.
+    Merge(Value),
+    /// RFC 6902: a list of operations, `test` among them.
+    Json(Value),
+    /// Kubernetes' own: lists merge by their keys.
+    Strategic(Value),
+}
+
+impl Patch {
+    pub(crate) fn content_type(&self) -> &'static str {
+        match self {
+            Self::Merge(_) => "application/merge-patch+json",
+            Self::Json(_) => "application/json-patch+json",
+            Self::Strategic(_) => "application/strategic-merge-patch+json",
+        }
+    }
+
+    pub(crate) fn body(&self) -> &Value {
+        match self {
+            Self::Merge(body) | Self::Json(body) | Self::Strategic(body) => body,
+        }
+    }
+
+    /// A merge patch that only applies to the very version of the object that was looked
+    /// at: the server answers with a conflict if it has changed since.
+    pub fn merge_on<K: Kind>(seen: &K, mut body: Value) -> Self {
+        pin(seen.meta(), &mut body);
+        Self::Merge(body)
+    }
+}
+
+fn pin(meta: &Meta, body: &mut Value) {
+    body["metadata"]["resourceVersion"] = json!(meta.resource_version);
+    body["metadata"]["uid"] = json!(meta.uid);
+}
+
+/// Adds a finalizer to the very version that was looked at; `None` if it is there.
+pub fn with_finalizer<K: Kind>(seen: &K, finalizer: &str) -> Option<Patch> {
+    let meta = seen.meta();
+    if meta.has_finalizer(finalizer) {
+        return None;
+    }
+    let mut all = meta.finalizers.clone();
+    all.push(finalizer.to_owned());
+    Some(Patch::merge_on(
+        seen,
+        json!({"metadata": {"finalizers": all}}),
+    ))
+}
+
+/// Removes a finalizer from the very version that was looked at; `None` if it isn't there.
+pub fn without_finalizer<K: Kind>(seen: &K, finalizer: &str) -> Option<Patch> {
+    let meta = seen.meta();
+    if !meta.has_finalizer(finalizer) {
+        return None;
+    }
+    let rest: Vec<&String> = meta.finalizers.iter().filter(|f| *f != finalizer).collect();
+    Some(Patch::merge_on(
+        seen,
+        json!({"metadata": {"finalizers": rest}}),
+    ))
+}
