@@ -1,0 +1,130 @@
+//! The way to a driver: its address, and a channel that makes the connection
+//! when it is needed and again when it broke.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint};
+use tower::service_fn;
+
+use crate::memory;
+
+/// Every peer accepts it; grpc-go and tonic refuse a path as `:authority`.
+const ORIGIN: &str = "http://localhost";
+
+/// A driver that writes long errors shall not hang us: hyper stops at 16 KiB.
+const LARGEST_HEADERS: u32 = 256 * 1024;
+
+/// The longest path that fits a unix socket address, without the closing NUL.
+const LONGEST_SOCKET_PATH: usize = 107;
+
+/// An endpoint that cannot be one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EndpointError {
+    /// Another kind of address, or a relative path.
+    #[error(
+        "{endpoint:?} is not a driver's address; give unix:///path/to/csi.sock or an absolute path"
+    )]
+    NotUnix {
+        /// What was given.
+        endpoint: String,
+    },
+    /// The kernel has no room for it.
+    #[error(
+        "the socket path {} is {length} bytes long; a unix socket's path may have at most 107",
+        path.display()
+    )]
+    TooLong {
+        /// What was given.
+        path: PathBuf,
+        /// Its length.
+        length: usize,
+    },
+}
+
+/// The socket's path in an endpoint: `unix:///run/csi.sock`, `unix:/run/csi.sock`
+/// or `/run/csi.sock`.
+pub fn socket_path(endpoint: &str) -> Result<PathBuf, EndpointError> {
+    let path = endpoint
+        .strip_prefix("unix://")
+        .or_else(|| endpoint.strip_prefix("unix:"))
+        .unwrap_or(endpoint);
+    if !path.starts_with('/') {
+        return Err(EndpointError::NotUnix {
+            endpoint: endpoint.to_owned(),
+        });
+    }
+    let length = path.len();
+    if length > LONGEST_SOCKET_PATH {
+        return Err(EndpointError::TooLong {
+            path: path.into(),
+            length,
+        });
+    }
+    Ok(path.into())
+}
+
+/// A channel and the number of connections that it has made so far.
+#[derive(Clone)]
+pub(super) struct Line {
+    pub(super) channel: Channel,
+    made: Arc<AtomicU64>,
+}
+
+impl Line {
+    pub(super) fn to_socket(path: PathBuf) -> Self {
+        Self::dialing(move || {
+            let path = path.clone();
+            async move { UnixStream::connect(path).await }
+        })
+    }
+
+    pub(super) fn to_memory(socket: memory::Socket) -> Self {
+        Self::dialing(move || {
+            let stream = socket.dial();
+            async move { stream }
+        })
+    }
+
+    pub(super) fn over(channel: Channel) -> Self {
+        Self {
+            channel,
+            made: Arc::default(),
+        }
+    }
+
+    /// How often the connection was made; a change means another driver
+    /// process may be at the other end.
+    pub(super) fn connections(&self) -> u64 {
+        self.made.load(Ordering::Acquire)
+    }
+
+    fn dialing<D, F, S>(dial: D) -> Self
+    where
+        D: Fn() -> F + Send + Sync + 'static,
+        F: Future<Output = io::Result<S>> + Send + 'static,
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    {
+        let made = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&made);
+        // No HTTP/2 keepalive: grpc-go answers eager pings with GOAWAY, and a
+        // unix socket says by itself when the peer is gone.
+        let channel = Endpoint::from_static(ORIGIN)
+            .http2_max_header_list_size(LARGEST_HEADERS)
+            .connect_with_connector_lazy(service_fn(move |_| {
+                let connecting = dial();
+                let counted = Arc::clone(&counted);
+                async move {
+                    let stream = connecting.await?;
+                    counted.fetch_add(1, Ordering::AcqRel);
+                    Ok::<_, io::Error>(TokioIo::new(stream))
+                }
+            }));
+        Self { channel, made }
+    }
+}

@@ -1,0 +1,1 @@
+//! The bounds that the specification sets.
