@@ -235,7 +235,8 @@ mod tests {
 
     #[test]
     fn every_property_that_differs_rules_a_volume_out() {
-        let changes: [(&str, fn(&mut Volume)); 6] = [
+        type Alter = fn(&mut Volume);
+        let changes: [(&str, Alter); 6] = [
             ("class", |v| v.spec.storage_class_name = "other".into()),
             ("mode", |v| {
                 v.spec.volume_mode = Some(crate::VolumeMode::Block)

@@ -38,12 +38,13 @@ impl<K: Kind> Change<'_, K> {
 
 type Subscriber<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
 type Extract<K> = fn(&K) -> Vec<String>;
+type Entries = BTreeMap<String, BTreeSet<Key>>;
 
 struct Shelf<K> {
     objects: BTreeMap<Key, Arc<K>>,
     /// The newest version that the watch has told of.
     frontier: u64,
-    indexes: BTreeMap<&'static str, (Extract<K>, BTreeMap<String, BTreeSet<Key>>)>,
+    indexes: BTreeMap<&'static str, (Extract<K>, Entries)>,
 }
 
 /// A kind's objects.
@@ -138,7 +139,7 @@ impl<K: Kind> Cache<K> {
         let mut shelf = self.write();
         let shelf = &mut *shelf;
         shelf.indexes.entry(name).or_insert_with(|| {
-            let mut entries: BTreeMap<String, BTreeSet<Key>> = BTreeMap::new();
+            let mut entries = Entries::new();
             for (key, object) in &shelf.objects {
                 for value in extract(object) {
                     entries.entry(value).or_default().insert(key.clone());
@@ -193,7 +194,7 @@ impl<K: Kind> Cache<K> {
             }) {
                 return;
             }
-            shelf.insert(key, new.clone())
+            shelf.insert(&key, &new)
         };
         self.tell(&Change::Applied {
             old: old.as_ref(),
@@ -245,13 +246,13 @@ impl<K: Kind> Cache<K> {
 }
 
 impl<K: Kind> Shelf<K> {
-    fn insert(&mut self, key: Key, object: Arc<K>) -> Option<Arc<K>> {
+    fn insert(&mut self, key: &Key, object: &Arc<K>) -> Option<Arc<K>> {
         let old = self.objects.insert(key.clone(), object.clone());
         for (extract, entries) in self.indexes.values_mut() {
             if let Some(old) = &old {
-                drop_entries(entries, &key, extract(old));
+                drop_entries(entries, key, extract(old));
             }
-            for value in extract(&object) {
+            for value in extract(object) {
                 entries.entry(value).or_default().insert(key.clone());
             }
         }
@@ -267,7 +268,7 @@ impl<K: Kind> Shelf<K> {
     }
 }
 
-fn drop_entries(entries: &mut BTreeMap<String, BTreeSet<Key>>, key: &Key, values: Vec<String>) {
+fn drop_entries(entries: &mut Entries, key: &Key, values: Vec<String>) {
     for value in values {
         if let Some(keys) = entries.get_mut(&value) {
             keys.remove(key);
