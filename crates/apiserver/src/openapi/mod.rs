@@ -1,0 +1,82 @@
+//! OpenAPI documents, generated from the table of kinds and the schema table.
+//!
+//! Clients use them to find merge keys (`kubectl apply`), to learn that the
+//! server validates fields (`fieldValidation`) and to explain kinds. They are
+//! made anew for each request: clients cache them by the index's hash.
+
+mod components;
+mod paths;
+mod protobuf;
+#[cfg(test)]
+mod tests;
+
+use crate::kinds;
+use crate::schema::schema;
+use components::Dialect;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+/// Content type of [`v2_protobuf`], the only form Go clients ask v2 in.
+pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+/// `/openapi/v2` as JSON.
+pub fn v2() -> Value {
+    json!({
+        "swagger": "2.0",
+        "info": info(),
+        "paths": {},
+        "definitions": components::all(Dialect::V2),
+    })
+}
+
+/// `/openapi/v2` as protobuf.
+pub fn v2_protobuf() -> Vec<u8> {
+    protobuf::document(&v2())
+}
+
+/// `/openapi/v3`: where the document of each group version is.
+pub fn v3_index() -> Value {
+    let hash = hash();
+    let paths: Map<String, Value> = kinds::group_versions()
+        .map(|(group, version)| {
+            let path = path(group, version);
+            let url = format!("/openapi/v3/{path}?hash={hash}");
+            (path, json!({"serverRelativeURL": url}))
+        })
+        .collect();
+    json!({"paths": paths})
+}
+
+/// `/openapi/v3/<group_version>`, such as `api/v1` or `apis/storage.k8s.io/v1`.
+pub fn v3(group_version: &str) -> Option<Value> {
+    let (group, version) = kinds::group_versions()
+        .find(|(group, version)| path(group, version) == group_version.trim_matches('/'))?;
+    Some(json!({
+        "openapi": "3.0.0",
+        "info": info(),
+        "paths": paths::of(group, version),
+        "components": {"schemas": components::reachable(group, version)},
+    }))
+}
+
+fn path(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        format!("api/{version}")
+    } else {
+        format!("apis/{group}/{version}")
+    }
+}
+
+fn info() -> Value {
+    json!({"title": "orlop", "version": env!("CARGO_PKG_VERSION")})
+}
+
+/// Changes whenever a document could: they are functions of the tables and of
+/// this program's version.
+fn hash() -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(env!("CARGO_PKG_VERSION"));
+    hasher.update(format!("{:?}{:?}", kinds::all(), schema()));
+    let digest = hasher.finalize();
+    digest.iter().take(16).map(|byte| format!("{byte:02X}")).collect()
+}
