@@ -1,6 +1,18 @@
 //! `meta.k8s.io/v1` Tables: what `kubectl get` prints.
+//!
+//! The server decides columns and cells; kubectl only aligns them and leaves
+//! out columns with a priority unless `-o wide` is given. Columns and cells are
+//! those of the original, letter by letter: people's eyes and scripts know them.
+
+mod age;
+mod cluster;
+mod pods;
+mod storage;
+#[cfg(test)]
+mod tests;
 
 use crate::kinds::KindInfo;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// How much of each object a row carries besides its cells.
@@ -15,13 +27,161 @@ pub enum Include {
     Object,
 }
 
+/// A kind's columns and how to fill them.
+struct Printer {
+    columns: &'static [Column],
+    cells: fn(&Value, Timestamp) -> Vec<Value>,
+    /// Marks finished objects, so that clients can grey them out.
+    completed: fn(&Value) -> Option<Value>,
+}
+
+struct Column {
+    name: &'static str,
+    kind: &'static str,
+    format: &'static str,
+    /// 0 is always shown, 1 with `-o wide`.
+    priority: u8,
+}
+
+const fn text(name: &'static str) -> Column {
+    Column {
+        name,
+        kind: "string",
+        format: "",
+        priority: 0,
+    }
+}
+
+const fn wide(name: &'static str) -> Column {
+    Column {
+        priority: 1,
+        ..text(name)
+    }
+}
+
+const fn boolean(name: &'static str) -> Column {
+    Column {
+        kind: "boolean",
+        ..text(name)
+    }
+}
+
+const NAME: Column = Column {
+    format: "name",
+    ..text("Name")
+};
+const AGE: Column = text("Age");
+
 /// Renders objects of one kind as a Table; the caller sets list metadata.
-pub fn render(
-    kind: &KindInfo,
-    objects: &[&Value],
-    now: jiff::Timestamp,
-    include: Include,
-) -> Value {
-    let _ = (kind, objects, now, include);
-    json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "columnDefinitions": [], "rows": []})
+pub fn render(kind: &KindInfo, objects: &[&Value], now: Timestamp, include: Include) -> Value {
+    let printer = printer(kind);
+    let columns: Vec<Value> = printer
+        .columns
+        .iter()
+        .map(|column| {
+            json!({
+                "name": column.name,
+                "type": column.kind,
+                "format": column.format,
+                "description": "",
+                "priority": column.priority,
+            })
+        })
+        .collect();
+    let rows: Vec<Value> = objects
+        .iter()
+        .map(|object| {
+            let mut row = json!({"cells": (printer.cells)(object, now)});
+            if let Some(condition) = (printer.completed)(object) {
+                row["conditions"] = json!([condition]);
+            }
+            match include {
+                Include::None => row["object"] = Value::Null,
+                Include::Metadata => row["object"] = metadata_only(object),
+                Include::Object => row["object"] = (*object).clone(),
+            }
+            row
+        })
+        .collect();
+    json!({
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {},
+        "columnDefinitions": columns,
+        "rows": rows,
+    })
+}
+
+fn metadata_only(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": object["metadata"],
+    })
+}
+
+fn printer(kind: &KindInfo) -> Printer {
+    let plain = |columns, cells| Printer {
+        columns,
+        cells,
+        completed: |_| None,
+    };
+    match kind.kind {
+        "PersistentVolume" => plain(storage::VOLUME, storage::volume),
+        "PersistentVolumeClaim" => plain(storage::CLAIM, storage::claim),
+        "StorageClass" => plain(storage::CLASS, storage::class),
+        "VolumeAttributesClass" => plain(storage::ATTRIBUTES_CLASS, storage::attributes_class),
+        "VolumeAttachment" => plain(storage::ATTACHMENT, storage::attachment),
+        "CSIDriver" => plain(storage::DRIVER, storage::driver),
+        "CSINode" => plain(storage::CSI_NODE, storage::csi_node),
+        "CSIStorageCapacity" => plain(storage::CAPACITY, storage::capacity),
+        "Pod" => Printer {
+            columns: pods::POD,
+            cells: pods::pod,
+            completed: pods::completed,
+        },
+        "Node" => plain(cluster::NODE, cluster::node),
+        "Namespace" => plain(cluster::NAMESPACE, cluster::namespace),
+        "Event" => plain(cluster::EVENT, cluster::event),
+        "Secret" => plain(cluster::SECRET, cluster::secret),
+        "ConfigMap" => plain(cluster::CONFIG_MAP, cluster::config_map),
+        "Service" => plain(cluster::SERVICE, cluster::service),
+        "Endpoints" => plain(cluster::ENDPOINTS, cluster::endpoints),
+        "Lease" => plain(cluster::LEASE, cluster::lease),
+        _ => plain(&[NAME, AGE], |object, now| {
+            vec![name(object), age::of(object, now)]
+        }),
+    }
+}
+
+/// The text at `path`, or empty.
+fn at<'a>(object: &'a Value, path: &str) -> &'a str {
+    object.pointer(path).and_then(Value::as_str).unwrap_or("")
+}
+
+/// The text at `path`, or `otherwise` when there is none.
+fn at_or<'a>(object: &'a Value, path: &str, otherwise: &'a str) -> &'a str {
+    match at(object, path) {
+        "" => otherwise,
+        text => text,
+    }
+}
+
+fn flag(object: &Value, path: &str) -> Option<bool> {
+    object.pointer(path).and_then(Value::as_bool)
+}
+
+fn list<'a>(object: &'a Value, path: &str) -> &'a [Value] {
+    object
+        .pointer(path)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+fn name(object: &Value) -> Value {
+    at(object, "/metadata/name").into()
+}
+
+fn deleting(object: &Value) -> bool {
+    !at(object, "/metadata/deletionTimestamp").is_empty()
 }
