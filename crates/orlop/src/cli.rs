@@ -1,0 +1,161 @@
+//! The command line.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+
+/// The whole Kubernetes storage stack as one binary.
+#[derive(Debug, Parser)]
+#[command(name = "orlop", version, about, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// What to log: a level, or filters such as `orlop_node=debug`.
+    #[arg(long, global = true, env = "ORLOP_LOG", default_value = "warn", value_name = "FILTER")]
+    pub(crate) log: String,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run everything on this machine: API server, controllers, scheduler, nodes and a driver.
+    Up(Up),
+    /// Watch one claim live its whole life, on a throw-away folder.
+    Demo(Demo),
+    /// Measure the way from `kubectl apply` to a running pod, and what it costs to be idle.
+    Bench(Bench),
+    /// Run a CSI driver.
+    #[command(subcommand)]
+    Driver(Driver),
+    /// Run the control plane's storage controllers against a cluster.
+    Control(Cluster),
+    /// Run the sidecars (provisioner, attacher) beside a CSI driver, against a cluster.
+    Controller(Controller),
+    /// Run the pod scheduler against a cluster.
+    Scheduler(Cluster),
+    /// Run a node: register drivers, mount volumes, run pods, against a cluster.
+    Node(Node),
+    /// Register a CSI driver with the kubelet of its node.
+    NodeRegistrar(NodeRegistrar),
+    /// Run one container; started by the node role, not by people.
+    #[command(hide = true)]
+    ContainerShim {
+        /// The container's state folder.
+        #[arg(long)]
+        state_dir: PathBuf,
+    },
+}
+
+/// `orlop up`.
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    /// Where all state is kept.
+    #[arg(long, default_value = "/var/lib/orlop", value_name = "DIR")]
+    pub(crate) data_dir: PathBuf,
+    /// Where the API server listens; port 0 takes any free one.
+    #[arg(long, default_value = "127.0.0.1:6443", value_name = "ADDRESS")]
+    pub(crate) listen: SocketAddr,
+    /// How many nodes to run, each with its own root.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub(crate) nodes: u16,
+    /// Use the CSI driver at this socket instead of the built-in `local` one.
+    #[arg(long, value_name = "unix://SOCKET")]
+    pub(crate) driver: Option<String>,
+    /// Print nothing but where things are.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// `orlop demo`.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Leave out the explanations.
+    #[arg(long)]
+    pub(crate) brief: bool,
+}
+
+/// `orlop bench`.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// How many lives to measure.
+    #[arg(long, default_value_t = 20)]
+    pub(crate) runs: usize,
+    /// How long to watch the idle process, in seconds; 0 leaves it out.
+    #[arg(long, default_value_t = 60)]
+    pub(crate) idle: u64,
+}
+
+/// `orlop driver …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Driver {
+    /// Volumes as image files on this node's disk.
+    Local(DriverLocal),
+}
+
+/// `orlop driver local`.
+#[derive(Debug, Args)]
+pub(crate) struct DriverLocal {
+    /// Where to listen.
+    #[arg(long, env = "CSI_ENDPOINT", default_value = "unix:///tmp/csi.sock")]
+    pub(crate) endpoint: String,
+    /// What the driver calls this node.
+    #[arg(long, env = "NODE_NAME")]
+    pub(crate) nodeid: String,
+    /// The driver's name.
+    #[arg(long, default_value = "local.csi.orlop.dev")]
+    pub(crate) drivername: String,
+    /// The folder that volumes are kept in.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) pool: PathBuf,
+}
+
+/// How to reach the cluster.
+#[derive(Debug, Args)]
+pub(crate) struct Cluster {
+    /// A kubeconfig; without one, `$KUBECONFIG`, the home folder's or the pod's service account.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Work only while holding a lease.
+    #[arg(long)]
+    pub(crate) leader_election: bool,
+    /// The lease's namespace.
+    #[arg(long, default_value = "kube-system", value_name = "NAMESPACE")]
+    pub(crate) leader_election_namespace: String,
+}
+
+/// `orlop controller`.
+#[derive(Debug, Args)]
+pub(crate) struct Controller {
+    #[command(flatten)]
+    pub(crate) cluster: Cluster,
+    /// The driver's socket.
+    #[arg(long, default_value = "/run/csi/socket", value_name = "SOCKET")]
+    pub(crate) csi_address: String,
+}
+
+/// `orlop node`.
+#[derive(Debug, Args)]
+pub(crate) struct Node {
+    #[command(flatten)]
+    pub(crate) cluster: Cluster,
+    /// The node's name.
+    #[arg(long, env = "NODE_NAME")]
+    pub(crate) name: String,
+    /// The node's root, laid out as the kubelet's.
+    #[arg(long, default_value = "/var/lib/orlop-node", value_name = "DIR")]
+    pub(crate) root: PathBuf,
+}
+
+/// `orlop node-registrar`.
+#[derive(Debug, Args)]
+pub(crate) struct NodeRegistrar {
+    /// The driver's socket, as seen here.
+    #[arg(long, default_value = "/run/csi/socket", value_name = "SOCKET")]
+    pub(crate) csi_address: String,
+    /// The driver's socket, as seen by the kubelet.
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) kubelet_registration_path: String,
+    /// Where the kubelet looks for registration sockets.
+    #[arg(long, default_value = "/registration", value_name = "DIR")]
+    pub(crate) plugin_registration_path: PathBuf,
+}
