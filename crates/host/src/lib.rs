@@ -8,8 +8,10 @@
 //! Invariants: no shell, no symlink followed in a name that came from outside, no removal across a
 //! mount, no lazy unmount, no file replaced other than atomically.
 
+pub mod boot;
 pub mod durable;
 pub mod filesystem;
+pub mod folder_watch;
 pub mod lock;
 pub mod loopdev;
 pub mod mount;
@@ -19,6 +21,7 @@ pub mod program;
 pub mod sandbox;
 pub mod tree;
 
+pub use boot::BootId;
 pub use durable::{write_atomic, write_volatile};
 pub use filesystem::{FsKind, Usage};
 pub use lock::{Lock, LockError};

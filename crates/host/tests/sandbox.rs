@@ -128,6 +128,7 @@ fn shell(script: &str) -> ContainerSpec {
 fn mount(source: &Path, target: &str) -> Mount {
     Mount {
         source: source.to_owned(),
+        sub_path: None,
         target: target.into(),
         access: Writable::ReadWrite,
         propagation: Propagation::None,
@@ -459,6 +460,27 @@ async fn a_read_only_root_refuses_writes_outside_volumes() {
         "{}",
         exit.message
     );
+}
+
+#[tokio::test]
+async fn a_part_of_a_volume_is_mounted_and_a_link_in_it_leads_nowhere() {
+    let Some(place) = Place::new() else { return };
+    let volume = place.volume("data");
+    std::os::unix::fs::symlink("/etc", volume.join("link")).expect("a link");
+    let mut spec = shell("echo x > /v/f");
+    spec.mounts = vec![mount(&volume, "/v")];
+    spec.mounts[0].sub_path = Some("a/b".into());
+    assert_eq!(place.run(&spec).await.code, 0);
+    assert_eq!(
+        fs::read_to_string(volume.join("a/b/f")).expect("the file"),
+        "x\n"
+    );
+
+    let Some(place) = Place::new() else { return };
+    spec.mounts[0].sub_path = Some("link".into());
+    let exit = place.run(&spec).await;
+    assert_eq!(exit.reason, ExitReason::ContainerCannotRun, "{exit:?}");
+    assert!(!Path::new("/etc/f").exists());
 }
 
 /// An ext4 on a loop device, mounted on the host.

@@ -15,13 +15,15 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::CWD;
+use rustix::fs::{CWD, FileType};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
     OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount,
     fsopen, mount_change, mount_remount, move_mount, open_tree, unmount,
 };
 use rustix::thread::UnshareFlags;
+
+use crate::place::Root;
 
 use super::devices::{self, Node};
 use super::spec::{ContainerSpec, Mount, Privilege, Propagation, Writable};
@@ -197,8 +199,13 @@ fn pick_up_devices(spec: &ContainerSpec) -> Result<Vec<Node>, RootError> {
 
 impl<'a> Volume<'a> {
     fn pick_up(mount: &'a Mount) -> io::Result<Self> {
-        let is_dir = fs::metadata(&mount.source)?.is_dir();
-        let tree = clone_tree(&mount.source, Reach::Below)?;
+        let (tree, is_dir) = match &mount.sub_path {
+            None => {
+                let is_dir = fs::metadata(&mount.source)?.is_dir();
+                (clone_tree(&mount.source, Reach::Below)?, is_dir)
+            }
+            Some(part) => clone_part(&mount.source, part)?,
+        };
         let set = match mount.access {
             Writable::ReadOnly => libc::MOUNT_ATTR_RDONLY,
             Writable::ReadWrite => 0,
@@ -262,6 +269,26 @@ fn clone_tree(path: &Path, reach: Reach) -> io::Result<OwnedFd> {
         flags |= OpenTreeFlags::AT_RECURSIVE;
     }
     Ok(open_tree(CWD, path, flags)?)
+}
+
+/// Clones a part of a volume by descriptor, so that nobody who writes to the
+/// volume can exchange it between the look and the mount.
+fn clone_part(volume: &Path, part: &Path) -> io::Result<(OwnedFd, bool)> {
+    let root = Root::open(volume)?;
+    let found = match root.resolve(part) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            root.make_directories(part, 0o755)?;
+            root.resolve(part)?
+        }
+        other => other?,
+    };
+    let mode = rustix::fs::fstat(&found)?.st_mode;
+    let is_dir = FileType::from_raw_mode(mode) == FileType::Directory;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    Ok((open_tree(&found, "", flags)?, is_dir))
 }
 
 fn attach(tree: &OwnedFd, at: &Path) -> io::Result<()> {

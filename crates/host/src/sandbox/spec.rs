@@ -51,6 +51,11 @@ impl fmt::Debug for EnvVar {
 pub struct Mount {
     /// On the host.
     pub source: PathBuf,
+    /// Only this part of it, made as a folder if it is missing. Resolved at the
+    /// moment of mounting and never through a link: what lies in the volume is
+    /// not to be trusted.
+    #[serde(default)]
+    pub sub_path: Option<PathBuf>,
     /// In the container.
     pub target: PathBuf,
     /// Whether the container may write to it.
