@@ -102,6 +102,27 @@ fn grants_access(claim: &Claim, volume: &Volume) -> bool {
         .all(|mode| volume.spec.access_modes.contains(mode))
 }
 
+/// The name of the index by [`free_class`], for every role that looks for free volumes.
+pub const FREE_BY_CLASS: &str = "free-by-class";
+
+/// What a volume that nobody claimed is found under: its class. With [`claimant`] it is all
+/// that [`best`] needs to be shown, however many volumes there are.
+pub fn free_class(volume: &Volume) -> Vec<String> {
+    match volume.spec.claim_ref {
+        None => vec![volume.class().to_owned()],
+        Some(_) => Vec::new(),
+    }
+}
+
+/// The name of the index by [`claimant`].
+pub const BY_CLAIMANT: &str = "by-claimant";
+
+/// What a claimed volume is found under: its claim's key.
+pub fn claimant(volume: &Volume) -> Vec<String> {
+    let claim = volume.spec.claim_ref.as_ref();
+    claim.map(|c| c.key().to_string()).into_iter().collect()
+}
+
 /// The best of the volumes for a claim: one that is reserved for it; else, of the free ones
 /// that fit, the one with the fewest access modes, then the smallest, then the first.
 pub fn best<'a>(

@@ -52,56 +52,68 @@ impl Quantity {
     pub fn value(&self) -> i64 {
         self.value
     }
+
+    /// A thousand times the value, rounded up: how processors are counted. What is too
+    /// large to say so stays at the largest number.
+    pub fn milli(&self) -> i64 {
+        parse(&self.text, 1000).unwrap_or(i64::MAX)
+    }
 }
 
 impl FromStr for Quantity {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        let malformed = || QuantityError::Malformed(text.to_owned());
-        let end = text
-            .find(|c: char| !matches!(c, '0'..='9' | '.' | '+' | '-'))
-            .unwrap_or(text.len());
-        let (number, suffix) = text.split_at(end);
-        let (negative, digits) = match number.as_bytes().first() {
-            Some(b'-') => (true, &number[1..]),
-            Some(b'+') => (false, &number[1..]),
-            _ => (false, number),
-        };
-        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        let all_digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
-        if (whole.is_empty() && fraction.is_empty()) || !all_digits(whole) || !all_digits(fraction)
-        {
-            return Err(malformed());
-        }
-        let (numerator, denominator) = scale(suffix).ok_or_else(malformed)?;
-        let too_large = || QuantityError::TooLarge(text.to_owned());
-        // Digits beyond the eighteenth after the point are below any unit we can count.
-        let fraction = &fraction[..fraction.len().min(18)];
-        let places = 10i128.pow(u32::try_from(fraction.len()).map_err(|_| malformed())?);
-        let parse = |s: &str| {
-            if s.is_empty() {
-                Ok(0)
-            } else {
-                s.parse::<i128>()
-            }
-        };
-        let units = parse(whole)
-            .ok()
-            .and_then(|w| w.checked_mul(places))
-            .zip(parse(fraction).ok())
-            .and_then(|(w, f)| w.checked_add(f))
-            .ok_or_else(too_large)?;
-        let scaled = units.checked_mul(numerator).ok_or_else(too_large)?;
-        let divisor = places.checked_mul(denominator).ok_or_else(too_large)?;
-        let rounded = scaled / divisor + i128::from(scaled % divisor != 0);
-        let signed = if negative { -rounded } else { rounded };
-        let value = i64::try_from(signed).map_err(|_| too_large())?;
         Ok(Self {
             text: text.into(),
-            value,
+            value: parse(text, 1)?,
         })
     }
+}
+
+/// `times` the value of the text, rounded up.
+fn parse(text: &str, times: i128) -> Result<i64, QuantityError> {
+    let malformed = || QuantityError::Malformed(text.to_owned());
+    let end = text
+        .find(|c: char| !matches!(c, '0'..='9' | '.' | '+' | '-'))
+        .unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let (negative, digits) = match number.as_bytes().first() {
+        Some(b'-') => (true, &number[1..]),
+        Some(b'+') => (false, &number[1..]),
+        _ => (false, number),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let all_digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    if (whole.is_empty() && fraction.is_empty()) || !all_digits(whole) || !all_digits(fraction) {
+        return Err(malformed());
+    }
+    let (numerator, denominator) = scale(suffix).ok_or_else(malformed)?;
+    let too_large = || QuantityError::TooLarge(text.to_owned());
+    // Digits beyond the eighteenth after the point are below any unit we can count.
+    let fraction = &fraction[..fraction.len().min(18)];
+    let places = 10i128.pow(u32::try_from(fraction.len()).map_err(|_| malformed())?);
+    let parse = |s: &str| {
+        if s.is_empty() {
+            Ok(0)
+        } else {
+            s.parse::<i128>()
+        }
+    };
+    let units = parse(whole)
+        .ok()
+        .and_then(|w| w.checked_mul(places))
+        .zip(parse(fraction).ok())
+        .and_then(|(w, f)| w.checked_add(f))
+        .ok_or_else(too_large)?;
+    let scaled = units
+        .checked_mul(numerator)
+        .and_then(|s| s.checked_mul(times))
+        .ok_or_else(too_large)?;
+    let divisor = places.checked_mul(denominator).ok_or_else(too_large)?;
+    let rounded = scaled / divisor + i128::from(scaled % divisor != 0);
+    let signed = if negative { -rounded } else { rounded };
+    i64::try_from(signed).map_err(|_| too_large())
 }
 
 /// The factor of a suffix as a fraction.
@@ -198,6 +210,11 @@ impl Resources {
         self.0.get("storage")
     }
 
+    /// The amount of a resource.
+    pub fn get(&self, name: &str) -> Option<&Quantity> {
+        self.0.get(name)
+    }
+
     /// Whether nothing is named.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -228,6 +245,23 @@ mod tests {
             ("7Ei", 7 << 60),
         ] {
             assert_eq!(value(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn processors_are_counted_in_thousandths() {
+        for (text, expected) in [
+            ("250m", 250),
+            ("2", 2000),
+            ("0.1", 100),
+            ("100u", 1),
+            ("8E", i64::MAX),
+        ] {
+            assert_eq!(
+                text.parse::<Quantity>().unwrap().milli(),
+                expected,
+                "{text}"
+            );
         }
     }
 

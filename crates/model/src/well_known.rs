@@ -17,6 +17,8 @@ pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 pub const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 /// Volume or claim: the class, before there was a field for it; it wins over the field.
 pub const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+/// Volume: the claim's size before an expansion that the node must still finish.
+pub const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
 /// Class: marks the default class when it reads `true`.
 pub const IS_DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 /// Class: the older name of [`IS_DEFAULT_CLASS`].
