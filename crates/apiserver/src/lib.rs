@@ -1,9 +1,102 @@
-//! placeholder
+//! An embedded Kubernetes API server for storage.
+//!
+//! [`ApiServer::open`] reads the store; [`ApiServer::service`] is the API as a tower
+//! service for roles in the same process; [`ApiServer::serve`] offers it over HTTPS.
+//!
+//! | room | owns |
+//! |---|---|
+//! | [`store`] | the objects, their revisions, durability, the recent past |
+//! | `watch` | what a watcher sees of the past |
+//! | [`registry`] | what may happen to an object of any kind |
+//! | `admission` | the rules of single kinds |
+//! | [`http`](mod@crate::http) | the words of the protocol |
+//! | [`patch`], [`table`], [`selector`], [`discovery`], [`openapi`], [`kinds`] | pure parts of the protocol |
 
+mod admission;
+mod bootstrap;
 pub mod discovery;
+pub mod http;
 pub mod kinds;
 pub mod openapi;
 pub mod patch;
+pub mod refusal;
+pub mod registry;
 pub mod schema;
 pub mod selector;
+pub mod store;
 pub mod table;
+mod watch;
+
+use std::sync::Arc;
+
+pub use crate::http::{ApiService, LogError, LogRequest, LogSource, LogStream};
+pub use registry::{Clock, Entropy};
+use registry::Registry;
+pub use store::Storage;
+use store::{OpenError, Store};
+
+/// How a server is set up.
+pub struct Config {
+    /// Where objects are kept.
+    pub storage: Storage,
+    /// Who keeps the logs of containers, if anybody here does.
+    pub logs: Option<Arc<dyn LogSource>>,
+    /// The time for stamps. Timers follow tokio's clock.
+    pub clock: Clock,
+    /// Where uids and generated names come from.
+    pub entropy: Entropy,
+}
+
+impl Config {
+    /// A server on this storage with the system's time and randomness.
+    pub fn new(storage: Storage) -> Self {
+        Self { storage, logs: None, clock: Clock::default(), entropy: Entropy::default() }
+    }
+}
+
+/// Why a server can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store can't be opened.
+    #[error("could not open the store")]
+    Store(#[source] OpenError),
+    /// The objects that every cluster has can't be written.
+    #[error("could not write the objects that every cluster has")]
+    Bootstrap(#[source] refusal::Refusal),
+}
+
+/// A running API server.
+#[derive(Debug)]
+pub struct ApiServer {
+    registry: Registry,
+    service: ApiService,
+}
+
+impl ApiServer {
+    /// Opens the store, reads it into memory and writes what every cluster has.
+    pub async fn open(config: Config) -> Result<Self, StartError> {
+        let Config { storage, logs, clock, entropy } = config;
+        let store = match &storage {
+            // No thread may be involved: the simulation runs on one.
+            Storage::Memory => Store::open(&storage),
+            Storage::Disk(_) => tokio::task::spawn_blocking(move || Store::open(&storage))
+                .await
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())),
+        };
+        let store = store.map_err(StartError::Store)?;
+        let registry = Registry { store, clock, entropy };
+        bootstrap::write(&registry).await.map_err(StartError::Bootstrap)?;
+        let service = ApiService::new(registry.clone(), logs);
+        Ok(Self { registry, service })
+    }
+
+    /// The API as a tower service for this process: `kube::Client::new(server.service(), "default")`.
+    pub fn service(&self) -> ApiService {
+        self.service.clone()
+    }
+
+    /// Writes what is queued and closes the store's file.
+    pub async fn shutdown(self) {
+        self.registry.store.close().await;
+    }
+}

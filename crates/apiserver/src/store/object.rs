@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::Deserialize;
 use serde_json::Value;
 
 /// The metadata kept in parsed form beside the text.
@@ -93,7 +92,7 @@ impl Draft {
 
 impl Stored {
     /// The same object under another revision: what a DELETED event carries.
-    pub(super) fn at(&self, revision: u64) -> Stored {
+    pub(crate) fn at(&self, revision: u64) -> Stored {
         let after = self.gap + decimal_length(self.revision);
         let json = splice(&self.json[..self.gap], revision, &self.json[after..]);
         Stored { revision, json, meta: Arc::clone(&self.meta), gap: self.gap }
@@ -122,8 +121,10 @@ impl Stored {
         if digits != Some(revision.to_string().as_bytes()) {
             return Err(MalformedObject::Record);
         }
-        let meta = Meta::parse(json).map_err(MalformedObject::Json)?;
-        Ok(Self { revision, json: Bytes::copy_from_slice(json), meta: Arc::new(meta), gap })
+        // The whole text is parsed, so that damage is found here and not by a reader.
+        let object: Value = serde_json::from_slice(json).map_err(MalformedObject::Json)?;
+        let meta = Arc::new(Meta::of(&object));
+        Ok(Self { revision, json: Bytes::copy_from_slice(json), meta, gap })
     }
 }
 
@@ -145,18 +146,6 @@ impl Meta {
             owners: owners.unwrap_or_default(),
             deleting: metadata["deletionTimestamp"].is_string(),
         }
-    }
-
-    fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
-        // The whole text is parsed so that a damaged record is found here and not by a reader.
-        serde_json::from_slice::<Value>(json).map(|object| Self::of(&object)).and_then(|meta| {
-            #[derive(Deserialize)]
-            struct Shape {
-                #[serde(rename = "metadata")]
-                _metadata: serde::de::IgnoredAny,
-            }
-            serde_json::from_slice::<Shape>(json).map(|_| meta)
-        })
     }
 }
 

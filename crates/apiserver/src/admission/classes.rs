@@ -1,0 +1,122 @@
+//! Storage classes: their own rules, the default class and who may grow a claim.
+
+use orlop_model::Quantity;
+use serde_json::{Value, json};
+
+use crate::refusal::{FieldError, Refusal};
+use crate::registry::{Target, text};
+use crate::store::{Key, State};
+
+const RESOURCE: &str = "storageclasses.storage.k8s.io";
+const IS_DEFAULT: [&str; 2] = [
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+];
+const BETA_CLASS: &str = "/metadata/annotations/volume.beta.kubernetes.io~1storage-class";
+
+/// DefaultStorageClass: a claim without a class gets the newest default one.
+pub(super) fn set_default_class(state: &State, claim: &mut Value) {
+    if claim["spec"].get("storageClassName").is_some() || claim.pointer(BETA_CLASS).is_some() {
+        return;
+    }
+    let newest = state
+        .list(RESOURCE, None)
+        .map(|(_, name, class)| (name, class.value()))
+        .filter(|(_, class)| is_default(class))
+        .max_by(|(left_name, left), (right_name, right)| {
+            let created = |class| text(class, "/metadata/creationTimestamp").to_owned();
+            // Of two of the same second, the first by name is taken.
+            created(left).cmp(&created(right)).then(right_name.cmp(left_name))
+        });
+    if let Some((name, _)) = newest {
+        claim["spec"]["storageClassName"] = (&**name).into();
+    }
+}
+
+fn is_default(class: &Value) -> bool {
+    let annotations = &class["metadata"]["annotations"];
+    IS_DEFAULT.iter().any(|name| annotations[name] == "true")
+}
+
+/// The class of a claim; the old annotation wins over the field.
+fn class_of(claim: &Value) -> &str {
+    match text(claim, BETA_CLASS) {
+        "" => text(claim, "/spec/storageClassName"),
+        annotated => annotated,
+    }
+}
+
+/// PersistentVolumeClaimResize: only bound claims of a class that allows it may grow.
+pub(super) fn admit_resize(
+    state: &State,
+    target: &Target,
+    before: &Value,
+    after: &Value,
+) -> Result<(), Refusal> {
+    let size = |claim: &Value| text(claim, "/spec/resources/requests/storage").parse::<Quantity>();
+    let grows = match (size(before), size(after)) {
+        (Ok(old), Ok(new)) => new > old,
+        _ => false,
+    };
+    if !grows {
+        return Ok(());
+    }
+    let refuse = |why: &str| Err(Refusal::forbidden(target.kind, &target.name, why));
+    if text(before, "/status/phase") != "Bound" {
+        return refuse("only bound persistent volume claims can be expanded");
+    }
+    let class = class_of(after);
+    let allowed = !class.is_empty()
+        && class == class_of(before)
+        && state
+            .get(&Key::new(RESOURCE, "", class))
+            .is_some_and(|class| class.value()["allowVolumeExpansion"] == true);
+    if allowed {
+        return Ok(());
+    }
+    refuse(
+        "only dynamically provisioned pvc can be resized and the storageclass that provisions \
+         the pvc must support resize",
+    )
+}
+
+const RECLAIM: &[&str] = &["Delete", "Retain"];
+const BINDING: &[&str] = &["Immediate", "WaitForFirstConsumer"];
+
+pub(super) fn validate(class: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if text(class, "/provisioner").is_empty() {
+        errors.push(FieldError::required("provisioner", ""));
+    }
+    let reclaim = &class["reclaimPolicy"];
+    if !reclaim.as_str().is_some_and(|policy| RECLAIM.contains(&policy)) {
+        errors.push(FieldError::not_supported("reclaimPolicy", reclaim, RECLAIM));
+    }
+    let binding = &class["volumeBindingMode"];
+    if !binding.as_str().is_some_and(|mode| BINDING.contains(&mode)) {
+        errors.push(FieldError::not_supported("volumeBindingMode", binding, BINDING));
+    }
+    for (key, value) in class["parameters"].as_object().into_iter().flatten() {
+        if key.is_empty() {
+            errors.push(FieldError::invalid("parameters", &json!(key), "field can not be empty."));
+        }
+        if !value.is_string() {
+            errors.push(FieldError::invalid("parameters", value, "must be a string"));
+        }
+    }
+    errors
+}
+
+pub(super) fn validate_change(before: &Value, after: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for field in ["parameters", "provisioner", "reclaimPolicy"] {
+        if before[field] != after[field] {
+            errors.push(FieldError::forbidden(field, format!("updates to {field} are forbidden.")));
+        }
+    }
+    if before["volumeBindingMode"] != after["volumeBindingMode"] {
+        let mode = &after["volumeBindingMode"];
+        errors.push(FieldError::invalid("volumeBindingMode", mode, "field is immutable"));
+    }
+    errors
+}

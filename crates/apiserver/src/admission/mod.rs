@@ -1,0 +1,115 @@
+//! The rules of single kinds: defaults, admission and validation.
+//!
+//! Everything here is a function of the object and of a look at the store. It must never
+//! write, and never read the time.
+
+mod claims;
+mod classes;
+mod defaults;
+mod metadata;
+mod namespaces;
+mod pods;
+mod storage;
+mod volumes;
+
+use serde_json::Value;
+
+use crate::kinds::KindInfo;
+use crate::refusal::{FieldError, Refusal};
+use crate::registry::{Part, Target};
+use crate::store::State;
+
+pub(crate) use defaults::defaults;
+pub(crate) use namespaces::{admit_delete, refusal as namespace_refusal};
+pub(crate) use pods::qos_class;
+
+/// Changes a new object as the cluster's policy says, or refuses it.
+pub(crate) fn admit_create(
+    state: &State,
+    target: &Target,
+    object: &mut Value,
+) -> Result<(), Refusal> {
+    namespaces::admit_create(state, target)?;
+    match (target.kind.group, target.kind.kind) {
+        ("", "PersistentVolumeClaim") => {
+            classes::set_default_class(state, object);
+            storage::protect(object, "kubernetes.io/pvc-protection");
+        }
+        ("", "PersistentVolume") => storage::protect(object, "kubernetes.io/pv-protection"),
+        ("storage.k8s.io", "VolumeAttributesClass") => {
+            storage::protect(object, "kubernetes.io/vac-protection");
+        }
+        ("", "Pod") => pods::set_service_account(object),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Refuses a change that the cluster's policy doesn't allow.
+pub(crate) fn admit_update(
+    state: &State,
+    target: &Target,
+    part: Part,
+    (before, after): (&Value, &Value),
+) -> Result<(), Refusal> {
+    match (target.kind.kind, part) {
+        ("PersistentVolumeClaim", Part::Main) => classes::admit_resize(state, target, before, after),
+        _ => Ok(()),
+    }
+}
+
+/// What is wrong with a new object.
+pub(crate) fn validate_create(kind: &KindInfo, object: &Value) -> Vec<FieldError> {
+    let mut errors = metadata::validate(object);
+    errors.extend(validate(kind, object));
+    errors
+}
+
+/// What is wrong with a changed object, its part and the change itself.
+pub(crate) fn validate_update(
+    kind: &KindInfo,
+    part: Part,
+    before: &Value,
+    after: &Value,
+) -> Vec<FieldError> {
+    let mut errors = metadata::validate(after);
+    errors.extend(metadata::validate_change(before, after));
+    // Whether the rest is right was decided when it was written; a rule that came later
+    // must not keep a finalizer from going.
+    if part == Part::Main && before["spec"] != after["spec"] || !kind.status {
+        errors.extend(validate(kind, after));
+    }
+    match (kind.group, kind.kind, part) {
+        ("", "PersistentVolumeClaim", Part::Main) => {
+            errors.extend(claims::validate_change(before, after));
+        }
+        ("", "PersistentVolume", Part::Main) => {
+            errors.extend(volumes::validate_change(before, after));
+        }
+        ("", "Pod", Part::Main) => errors.extend(pods::validate_change(before, after)),
+        ("storage.k8s.io", "StorageClass", _) => {
+            errors.extend(classes::validate_change(before, after));
+        }
+        ("storage.k8s.io", "VolumeAttachment", Part::Main) => {
+            errors.extend(storage::validate_attachment_change(before, after));
+        }
+        ("", "ConfigMap" | "Secret", _) => {
+            errors.extend(metadata::validate_frozen_data(before, after));
+        }
+        _ => {}
+    }
+    errors
+}
+
+fn validate(kind: &KindInfo, object: &Value) -> Vec<FieldError> {
+    match (kind.group, kind.kind) {
+        ("", "PersistentVolumeClaim") => claims::validate(object),
+        ("", "PersistentVolume") => volumes::validate(object),
+        ("", "Pod") => pods::validate(object),
+        ("storage.k8s.io", "StorageClass") => classes::validate(object),
+        ("storage.k8s.io", "VolumeAttachment") => storage::validate_attachment(object),
+        ("storage.k8s.io", "CSINode") => storage::validate_node(object),
+        ("storage.k8s.io", "CSIStorageCapacity") => storage::validate_capacity(object),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,220 @@
+//! The API over HTTP, as a tower service.
+//!
+//! Roles in the same process call the service directly, all others through [`crate::serve`].
+//! It owns the words of the protocol (paths, parameters, media types, status codes); what
+//! may happen to objects is [`crate::registry`]'s to say.
+
+mod logs;
+mod metrics;
+mod negotiate;
+mod query;
+mod read;
+mod reply;
+mod route;
+mod watching;
+mod writes;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::header::{ACCEPT, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde_json::json;
+
+pub use logs::{LogError, LogRequest, LogSource, LogStream};
+
+use self::query::Query;
+use self::route::Route;
+use self::writes::Writing;
+use crate::discovery;
+use crate::openapi;
+use crate::refusal::Refusal;
+use crate::registry::{Registry, Target};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The longest body that is read.
+const BODY_LIMIT: usize = 3 << 20;
+
+/// The API as a tower service; clones share it. Whoever holds it may do everything.
+#[derive(Clone)]
+pub struct ApiService {
+    api: Api,
+}
+
+/// What all requests need.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub(crate) registry: Registry,
+    pub(crate) logs: Option<Arc<dyn LogSource>>,
+    pub(crate) metrics: Arc<metrics::Metrics>,
+}
+
+impl ApiService {
+    pub(crate) fn new(registry: Registry, logs: Option<Arc<dyn LogSource>>) -> Self {
+        Self { api: Api { registry, logs, metrics: Arc::default() } }
+    }
+}
+
+impl std::fmt::Debug for ApiService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ApiService")
+    }
+}
+
+impl<B> tower::Service<Request<B>> for ApiService
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let api = self.api.clone();
+        Box::pin(async move { Ok(api.answer(request).await) })
+    }
+}
+
+impl Api {
+    async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let (parts, body) = request.into_parts();
+        let route = Route::parse(parts.uri.path());
+        let answer = match &route {
+            Some(route) => self.resource(&parts, route, body).await,
+            None => self.document(&parts),
+        };
+        let response = answer.unwrap_or_else(|refusal| reply::refusal(&refusal));
+        self.metrics.count(&parts.method, route.as_ref(), response.status());
+        response
+    }
+
+    async fn resource<B>(
+        &self,
+        parts: &Parts,
+        route: &Route,
+        body: B,
+    ) -> Result<Response<Body>, Refusal>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let query = Query::parse(&parts.uri)?;
+        if parts.method == Method::GET {
+            return self.read(parts, route, &query).await;
+        }
+        let form = negotiate::choose(&accept(parts))?;
+        let body = read_body(body).await?;
+        let writing =
+            Writing { route, query: &query, form, headers: &parts.headers, body: &body };
+        match parts.method {
+            Method::POST => self.post(&writing).await,
+            Method::PUT => self.put(&writing).await,
+            Method::PATCH => self.patch(&writing).await,
+            Method::DELETE => self.delete(&writing).await,
+            _ => Err(Refusal::method_not_allowed()),
+        }
+    }
+
+    async fn read(
+        &self,
+        parts: &Parts,
+        route: &Route,
+        query: &Query,
+    ) -> Result<Response<Body>, Refusal> {
+        let target = |name: &str| Target {
+            kind: route.kind,
+            namespace: route.namespace.clone(),
+            name: name.to_owned(),
+        };
+        match (route.name.as_deref(), route.subresource.as_deref()) {
+            (Some(name), Some("log")) => self.log(&target(name), query).await,
+            (Some(name), None | Some("status")) => {
+                let form = negotiate::choose(&accept(parts))?;
+                self.get(&target(name), query, form).await
+            }
+            (Some(_), Some(_)) => Err(Refusal::method_not_allowed()),
+            (None, _) => {
+                let form = negotiate::choose(&accept(parts))?;
+                let of = (route.kind, route.namespace.as_str());
+                if query.watch {
+                    self.watch(of, query, form).await
+                } else {
+                    self.list(of, query, form, &parts.headers).await
+                }
+            }
+        }
+    }
+
+    /// Everything that isn't an object.
+    fn document(&self, parts: &Parts) -> Result<Response<Body>, Refusal> {
+        if parts.method != Method::GET && parts.method != Method::HEAD {
+            return Err(Refusal::no_such_path());
+        }
+        let path = parts.uri.path();
+        let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };
+        match path {
+            "/healthz" | "/livez" | "/readyz" => Ok(reply::text(StatusCode::OK, "ok")),
+            "/metrics" => {
+                let text = self.metrics.text(&self.registry.store);
+                Ok(reply::text(StatusCode::OK, text))
+            }
+            "/openapi/v2" => Ok(large_json(parts, &openapi::v2())),
+            "/openapi/v3" => Ok(large_json(parts, &openapi::v3_index())),
+            "/" => {
+                let paths = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2",
+                    "/openapi/v3", "/readyz", "/version"];
+                Ok(reply::value(StatusCode::OK, &json!({ "paths": paths })))
+            }
+            other => {
+                if let Some(group_version) = other.strip_prefix("/openapi/v3/") {
+                    let document = openapi::v3(group_version).ok_or_else(Refusal::no_such_path)?;
+                    return Ok(large_json(parts, &document));
+                }
+                let document = discovery::document(other, &accept(parts));
+                let document = document.ok_or_else(Refusal::no_such_path)?;
+                let content_type = HeaderValue::from_static(document.content_type);
+                let body = document.body.to_string().into_bytes();
+                Ok(reply::large(&parts.headers, content_type, body))
+            }
+        }
+    }
+}
+
+fn large_json(parts: &Parts, value: &serde_json::Value) -> Response<Body> {
+    reply::large(&parts.headers, reply::JSON, value.to_string().into_bytes())
+}
+
+/// All `Accept` headers as one.
+fn accept(parts: &Parts) -> String {
+    let all: Vec<&str> =
+        parts.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    all.join(",")
+}
+
+async fn read_body<B>(body: B) -> Result<Bytes, Refusal>
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    match Limited::new(body, BODY_LIMIT).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Refusal::too_large(BODY_LIMIT)),
+        Err(error) => Err(Refusal::bad_request(format!("the body could not be read: {error}"))),
+    }
+}

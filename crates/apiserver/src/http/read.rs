@@ -1,0 +1,247 @@
+//! GET of an object and of a collection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::{HeaderMap, Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::negotiate::Form;
+use super::query::{Query, Selection};
+use super::{Api, reply};
+use crate::kinds::KindInfo;
+use crate::refusal::Refusal;
+use crate::registry::{Served as _, Target, resource_of};
+use crate::store::{Expired, Stored};
+use crate::table;
+
+/// How long a reader waits for a revision that this server hasn't reached.
+const FRESHNESS_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Some objects of a kind at one revision.
+pub(super) struct Page {
+    pub(super) revision: u64,
+    pub(super) objects: Vec<Arc<Stored>>,
+    next: Option<String>,
+    remaining: Option<usize>,
+}
+
+impl Api {
+    pub(super) async fn get(
+        &self,
+        target: &Target,
+        query: &Query,
+        form: Form,
+    ) -> Result<Response<Body>, Refusal> {
+        self.await_revision(query.revision()?).await?;
+        let object = self.registry.store.get(&target.key());
+        let object = object.ok_or_else(|| Refusal::not_found(target.kind, &target.name))?;
+        let body = self.render(target.kind, form, query, &object);
+        Ok(reply::json(StatusCode::OK, body))
+    }
+
+    /// An object in the form asked for.
+    pub(super) fn render(
+        &self,
+        kind: &KindInfo,
+        form: Form,
+        query: &Query,
+        object: &Stored,
+    ) -> bytes::Bytes {
+        match form {
+            Form::Object => object.text(kind),
+            Form::Table => {
+                let value = object.parsed(kind);
+                let now = self.registry.clock.now();
+                let mut table = table::render(kind, &[&value], now, query.include);
+                table["metadata"]["resourceVersion"] = object.revision.to_string().into();
+                table.to_string().into()
+            }
+            Form::Metadata => partial(&object.parsed(kind)).to_string().into(),
+        }
+    }
+
+    pub(super) async fn list(
+        &self,
+        (kind, namespace): (&'static KindInfo, &str),
+        query: &Query,
+        form: Form,
+        headers: &HeaderMap,
+    ) -> Result<Response<Body>, Refusal> {
+        let selection = query.selection(kind)?;
+        let page = self.page((kind, namespace), query, &selection).await?;
+        let mut metadata = json!({ "resourceVersion": page.revision.to_string() });
+        if let Some(next) = &page.next {
+            metadata["continue"] = next.as_str().into();
+        }
+        if let Some(remaining) = page.remaining.filter(|_| selection.is_everything()) {
+            metadata["remainingItemCount"] = remaining.into();
+        }
+        let body = match form {
+            Form::Object => list_text(kind, &metadata, &page.objects),
+            Form::Table => {
+                let values: Vec<Value> =
+                    page.objects.iter().map(|object| object.parsed(kind)).collect();
+                let values: Vec<&Value> = values.iter().collect();
+                let now = self.registry.clock.now();
+                let mut table = table::render(kind, &values, now, query.include);
+                table["metadata"] = metadata;
+                table.to_string().into_bytes()
+            }
+            Form::Metadata => {
+                let items: Vec<Value> =
+                    page.objects.iter().map(|object| partial(&object.parsed(kind))).collect();
+                let list = json!({
+                    "kind": "PartialObjectMetadataList",
+                    "apiVersion": "meta.k8s.io/v1",
+                    "metadata": metadata,
+                    "items": items,
+                });
+                list.to_string().into_bytes()
+            }
+        };
+        Ok(reply::large(headers, reply::JSON, body))
+    }
+
+    /// The objects that a list is about.
+    pub(super) async fn page(
+        &self,
+        (kind, namespace): (&'static KindInfo, &str),
+        query: &Query,
+        selection: &Selection,
+    ) -> Result<Page, Refusal> {
+        let resource = resource_of(kind);
+        let namespace = (!namespace.is_empty()).then_some(namespace);
+        let asked = query.revision()?;
+        let (at, after) = if query.continue_token.is_empty() {
+            check_match(query, asked)?;
+            self.await_revision(asked).await?;
+            let exact = query.resource_version_match == "Exact";
+            (asked.filter(|_| exact), None)
+        } else {
+            let (revision, after) = parse_continue(&query.continue_token)?;
+            (Some(revision), Some(after))
+        };
+        let state = self.registry.store.read();
+        let revision = at.unwrap_or(state.revision());
+        let all: Vec<((Arc<str>, Arc<str>), Arc<Stored>)> = if revision == state.revision() {
+            let own = |(at, name, object): (&Arc<str>, &Arc<str>, &Arc<Stored>)| {
+                ((Arc::clone(at), Arc::clone(name)), Arc::clone(object))
+            };
+            state.list(&resource, namespace).map(own).collect()
+        } else {
+            let past = state.list_at(&resource, namespace, revision);
+            past.map_err(|expired| list_expired(expired, &query.continue_token))?.into_iter().collect()
+        };
+        drop(state);
+        let limit = query.limit.unwrap_or(usize::MAX);
+        let mut page = Page { revision, objects: Vec::new(), next: None, remaining: None };
+        let mut last = None;
+        let mut rest = all
+            .into_iter()
+            .skip_while(|(key, _)| after.as_ref().is_some_and(|after| key <= after))
+            .filter(|(_, object)| selection.matches(object));
+        for (key, object) in rest.by_ref().take(limit) {
+            last = Some(key);
+            page.objects.push(object);
+        }
+        let remaining = rest.count();
+        if let Some((namespace, name)) = last.filter(|_| remaining > 0) {
+            page.next = Some(continue_token(revision, &namespace, &name));
+            page.remaining = Some(remaining);
+        }
+        Ok(page)
+    }
+
+    /// Waits for a revision that this server hasn't reached yet.
+    pub(super) async fn await_revision(&self, asked: Option<u64>) -> Result<(), Refusal> {
+        let Some(asked) = asked else { return Ok(()) };
+        let mut revisions = self.registry.store.revisions();
+        let reached = revisions.wait_for(|revision| *revision >= asked);
+        match tokio::time::timeout(FRESHNESS_PATIENCE, reached).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(Refusal::too_new(asked, self.registry.store.read().revision())),
+        }
+    }
+}
+
+fn check_match(query: &Query, asked: Option<u64>) -> Result<(), Refusal> {
+    let refuse = |why: &str| {
+        let message =
+            format!("ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: {why}");
+        Err(Refusal::unprocessable(message))
+    };
+    match query.resource_version_match.as_str() {
+        "" => Ok(()),
+        "Exact" if asked.is_none() => {
+            refuse("Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
+        }
+        "Exact" => Ok(()),
+        "NotOlderThan" if query.resource_version.is_empty() => {
+            refuse("Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided")
+        }
+        "NotOlderThan" => Ok(()),
+        other => refuse(&format!(
+            "Unsupported value: \"{other}\": supported values: \"Exact\", \"NotOlderThan\""
+        )),
+    }
+}
+
+fn list_text(kind: &KindInfo, metadata: &Value, objects: &[Arc<Stored>]) -> Vec<u8> {
+    let size: usize = objects.iter().map(|object| object.json.len() + 1).sum();
+    let mut body = Vec::with_capacity(size + 256);
+    let head = format!(
+        r#"{{"kind":"{}","apiVersion":"{}","metadata":{metadata},"items":["#,
+        kind.list_kind,
+        kind.api_version()
+    );
+    body.extend_from_slice(head.as_bytes());
+    for (at, object) in objects.iter().enumerate() {
+        if at > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(&object.text(kind));
+    }
+    body.extend_from_slice(b"]}");
+    body
+}
+
+/// The metadata of an object, as an object of their own.
+pub(super) fn partial(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": object["metadata"],
+    })
+}
+
+fn continue_token(revision: u64, namespace: &str, name: &str) -> String {
+    let token = json!({ "v": "meta.k8s.io/v1", "rv": revision, "start": [namespace, name] });
+    URL_SAFE_NO_PAD.encode(token.to_string())
+}
+
+fn parse_continue(token: &str) -> Result<(u64, (Arc<str>, Arc<str>)), Refusal> {
+    let parse = || {
+        let token = URL_SAFE_NO_PAD.decode(token).ok()?;
+        let token: Value = serde_json::from_slice(&token).ok()?;
+        let part = |at: usize| token["start"][at].as_str().map(Arc::from);
+        Some((token["rv"].as_u64()?, (part(0)?, part(1)?)))
+    };
+    parse().ok_or_else(|| Refusal::bad_request("continue key is not valid"))
+}
+
+fn list_expired(expired: Expired, continue_token: &str) -> Refusal {
+    if continue_token.is_empty() {
+        return Refusal::expired(format!(
+            "The resourceVersion for the provided list is too old: {} ({})",
+            expired.asked, expired.oldest
+        ));
+    }
+    Refusal::expired(
+        "The provided continue parameter is too old to display a consistent list result. You \
+         must start a new list without the continue parameter.",
+    )
+}

@@ -1,0 +1,70 @@
+//! How answers are put into HTTP.
+
+use std::io::Write as _;
+
+use axum::body::Body;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, VARY};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use serde_json::Value;
+
+use crate::refusal::Refusal;
+
+/// Bodies below this size aren't worth compressing.
+const COMPRESS_FROM: usize = 128 << 10;
+
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+pub(super) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+    with_type(code, HeaderValue::from_static("text/plain; charset=utf-8"), text)
+}
+
+pub(super) fn json(code: StatusCode, json: impl Into<Bytes>) -> Response<Body> {
+    with_type(code, JSON, json)
+}
+
+pub(super) fn value(code: StatusCode, value: &Value) -> Response<Body> {
+    json(code, value.to_string())
+}
+
+pub(super) fn refusal(refusal: &Refusal) -> Response<Body> {
+    let mut response = value(refusal.code, &refusal.status());
+    if refusal.details.get("retryAfterSeconds").is_some() {
+        response.headers_mut().insert("retry-after", HeaderValue::from_static("1"));
+    }
+    response
+}
+
+pub(super) fn with_type(
+    code: StatusCode,
+    content_type: HeaderValue,
+    body: impl Into<Bytes>,
+) -> Response<Body> {
+    let mut response = Response::new(Body::from(body.into()));
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+/// A large answer, compressed if the client takes it.
+pub(super) fn large(headers: &HeaderMap, content_type: HeaderValue, body: Vec<u8>) -> Response<Body> {
+    let accepted = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
+    let takes_gzip = accepted.is_some_and(|all| all.split(',').any(|one| one.trim() == "gzip"));
+    if body.len() < COMPRESS_FROM || !takes_gzip {
+        return with_type(StatusCode::OK, content_type, body);
+    }
+    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 8), Compression::fast());
+    let compressed = encoder.write_all(&body).and_then(|()| encoder.finish());
+    match compressed {
+        Ok(compressed) => {
+            let mut response = with_type(StatusCode::OK, content_type, compressed);
+            let headers = response.headers_mut();
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+            response
+        }
+        Err(_) => with_type(StatusCode::OK, content_type, body),
+    }
+}

@@ -1,0 +1,286 @@
+//! Watches over HTTP: a stream of JSON events, one per line.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response};
+use serde_json::{Value, json};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+
+use super::negotiate::Form;
+use super::query::{Query, Selection};
+use super::{Api, read, reply};
+use crate::kinds::KindInfo;
+use crate::refusal::Refusal;
+use crate::registry::{Served as _, resource_of};
+use crate::store::{Event, Expired, Feed, Scope, Stored};
+use crate::table;
+use crate::watch::{self, Sort};
+
+/// How often a watcher that asked for it is told how far it has seen.
+const BOOKMARKS: Duration = Duration::from_secs(60);
+/// How long a watch lasts that doesn't say; spread, so that clients don't return together.
+const SHORTEST: u64 = 1800;
+
+/// One running watch.
+struct Watch {
+    api: Api,
+    kind: &'static KindInfo,
+    selection: Selection,
+    form: Form,
+    query: Query,
+    feed: Option<Feed>,
+    bookmarks: Option<Interval>,
+    end: Instant,
+    /// Lines that stand before everything that the feed gives.
+    first: VecDeque<Bytes>,
+    /// Columns are told once per watch.
+    told_columns: bool,
+}
+
+impl Api {
+    pub(super) async fn watch(
+        &self,
+        (kind, namespace): (&'static KindInfo, &str),
+        query: &Query,
+        form: Form,
+    ) -> Result<Response<Body>, Refusal> {
+        let selection = query.selection(kind)?;
+        check_initial_events(query)?;
+        let asked = query.revision()?;
+        let seconds = query.timeout_seconds.filter(|&seconds| seconds > 0).unwrap_or_else(|| {
+            SHORTEST + u64::try_from(self.registry.entropy.draw() % u128::from(SHORTEST)).unwrap_or(0)
+        });
+        let end = Instant::now() + Duration::from_secs(seconds);
+        let bookmarks = query.bookmarks.then(|| {
+            let mut interval = tokio::time::interval_at(Instant::now() + BOOKMARKS, BOOKMARKS);
+            interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            interval
+        });
+        let mut watch = Watch {
+            api: self.clone(),
+            kind,
+            selection,
+            form,
+            query: query.clone(),
+            feed: None,
+            bookmarks,
+            end,
+            first: VecDeque::new(),
+            told_columns: false,
+        };
+        let initial = match query.initial_events {
+            Some(wanted) => wanted,
+            None => asked.is_none(),
+        };
+        let from = if initial {
+            self.await_revision(asked).await?;
+            watch.begin_with_objects(namespace)
+        } else {
+            asked.unwrap_or_else(|| self.registry.store.read().revision())
+        };
+        let scope = if namespace.is_empty() {
+            Scope::All
+        } else {
+            Scope::Namespace(namespace.into())
+        };
+        match self.registry.store.feed(&resource_of(kind), scope, from) {
+            Ok(feed) => watch.feed = Some(feed),
+            Err(expired) => watch.first = VecDeque::from([error_line(expired)]),
+        }
+        let lines = futures::stream::unfold(watch, |mut watch| async {
+            let line = watch.next().await?;
+            Some((Ok::<Bytes, std::convert::Infallible>(line), watch))
+        });
+        let mut response = Response::new(Body::from_stream(lines));
+        let content_type = match form {
+            Form::Object => reply::JSON,
+            Form::Table => HeaderValue::from_static("application/json;as=Table;g=meta.k8s.io;v=v1"),
+            Form::Metadata => {
+                HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+            }
+        };
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+        Ok(response)
+    }
+}
+
+fn check_initial_events(query: &Query) -> Result<(), Refusal> {
+    let refuse = |why: &str| {
+        Err(Refusal::unprocessable(format!("ListOptions.meta.k8s.io \"\" is invalid: {why}")))
+    };
+    match (query.initial_events, query.resource_version_match.as_str()) {
+        (Some(_), "NotOlderThan") | (None, "") => Ok(()),
+        (Some(_), "") => refuse(
+            "resourceVersionMatch: Forbidden: sendInitialEvents requires setting \
+             resourceVersionMatch to NotOlderThan",
+        ),
+        (Some(_), other) => refuse(&format!(
+            "resourceVersionMatch: Unsupported value: \"{other}\": supported values: \
+             \"NotOlderThan\""
+        )),
+        (None, _) => {
+            refuse("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch")
+        }
+    }
+}
+
+impl Watch {
+    /// Puts the current objects first; returns the revision at which they are current.
+    fn begin_with_objects(&mut self, namespace: &str) -> u64 {
+        let namespace = (!namespace.is_empty()).then_some(namespace);
+        let state = self.api.registry.store.read();
+        let revision = state.revision();
+        let objects: Vec<Arc<Stored>> = state
+            .list(&resource_of(self.kind), namespace)
+            .map(|(_, _, object)| Arc::clone(object))
+            .collect();
+        drop(state);
+        for object in objects.iter().filter(|object| self.selection.matches(object)) {
+            let line = line(&mut self.told_columns, &Line {
+                api: &self.api,
+                kind: self.kind,
+                form: self.form,
+                query: &self.query,
+            }, Sort::Added, object);
+            self.first.push_back(line);
+        }
+        if self.query.initial_events == Some(true) && self.query.bookmarks {
+            self.first.push_back(self.bookmark(revision, true));
+        }
+        revision
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(line) = self.first.pop_front() {
+            return Some(line);
+        }
+        loop {
+            let feed = self.feed.as_mut()?;
+            tokio::select! {
+                biased;
+                events = feed.next() => match events {
+                    Ok(events) => {
+                        if let Some(lines) = self.lines(&events) {
+                            return Some(lines);
+                        }
+                    }
+                    Err(expired) => return Some(self.give_up(expired)),
+                },
+                () = tick(&mut self.bookmarks) => return Some(self.catch_up_and_bookmark()),
+                () = tokio::time::sleep_until(self.end) => {
+                    let last = self.bookmarks.is_some().then(|| self.catch_up_and_bookmark());
+                    self.feed = None;
+                    return last;
+                }
+            }
+        }
+    }
+
+    /// The events that were not handed out yet, and how far that goes.
+    fn catch_up_and_bookmark(&mut self) -> Bytes {
+        let Some(feed) = self.feed.as_mut() else { return Bytes::new() };
+        match feed.take() {
+            Ok(events) => {
+                let seen = feed.seen();
+                let mut text = self.lines(&events).map(Vec::from).unwrap_or_default();
+                text.extend_from_slice(&self.bookmark(seen, false));
+                text.into()
+            }
+            Err(expired) => self.give_up(expired),
+        }
+    }
+
+    fn give_up(&mut self, expired: Expired) -> Bytes {
+        self.feed = None;
+        error_line(expired)
+    }
+
+    fn lines(&mut self, events: &[Arc<Event>]) -> Option<Bytes> {
+        let mut text = Vec::new();
+        for event in events {
+            let seen = watch::translate(event, |object| self.selection.matches(object));
+            if let Some((sort, object)) = seen {
+                let how =
+                    Line { api: &self.api, kind: self.kind, form: self.form, query: &self.query };
+                text.extend_from_slice(&line(&mut self.told_columns, &how, sort, &object));
+            }
+        }
+        (!text.is_empty()).then(|| text.into())
+    }
+
+    fn bookmark(&self, revision: u64, ends_initial_events: bool) -> Bytes {
+        let mut object = match self.form {
+            Form::Object => json!({ "kind": self.kind.kind, "apiVersion": self.kind.api_version() }),
+            Form::Table => json!({
+                "kind": "Table", "apiVersion": "meta.k8s.io/v1",
+                "columnDefinitions": [], "rows": [],
+            }),
+            Form::Metadata => {
+                json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1" })
+            }
+        };
+        object["metadata"] =
+            json!({ "resourceVersion": revision.to_string(), "creationTimestamp": null });
+        if ends_initial_events {
+            object["metadata"]["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
+        }
+        frame("BOOKMARK", object.to_string().as_bytes())
+    }
+}
+
+/// Resolves at the next bookmark; never if none were asked for.
+async fn tick(bookmarks: &mut Option<Interval>) {
+    match bookmarks {
+        Some(interval) => {
+            interval.tick().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// What all lines of a watch have in common.
+struct Line<'w> {
+    api: &'w Api,
+    kind: &'static KindInfo,
+    form: Form,
+    query: &'w Query,
+}
+
+fn line(told_columns: &mut bool, how: &Line<'_>, sort: Sort, object: &Stored) -> Bytes {
+    let text = match how.form {
+        Form::Object => object.text(how.kind),
+        Form::Metadata => read::partial(&object.parsed(how.kind)).to_string().into(),
+        Form::Table => {
+            let value = object.parsed(how.kind);
+            let now = how.api.registry.clock.now();
+            let mut table = table::render(how.kind, &[&value], now, how.query.include);
+            table["metadata"]["resourceVersion"] = object.revision.to_string().into();
+            if std::mem::replace(told_columns, true) {
+                table["columnDefinitions"] = Value::Array(Vec::new());
+            }
+            table.to_string().into()
+        }
+    };
+    frame(sort.name(), &text)
+}
+
+fn frame(sort: &str, object: &[u8]) -> Bytes {
+    let mut frame = Vec::with_capacity(object.len() + 48);
+    frame.extend_from_slice(br#"{"type":""#);
+    frame.extend_from_slice(sort.as_bytes());
+    frame.extend_from_slice(br#"","object":"#);
+    frame.extend_from_slice(object);
+    frame.extend_from_slice(b"}\n");
+    frame.into()
+}
+
+fn error_line(expired: Expired) -> Bytes {
+    let Expired { asked, oldest } = expired;
+    let refusal = Refusal::expired(format!("too old resource version: {asked} ({oldest})"));
+    frame("ERROR", refusal.status().to_string().as_bytes())
+}

@@ -1,0 +1,252 @@
+//! POST, PUT, PATCH and DELETE.
+
+use axum::body::Body;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::negotiate::Form;
+use super::query::Query;
+use super::route::Route;
+use super::{Api, reply};
+use crate::admission;
+use crate::kinds::KindInfo;
+use crate::refusal::Refusal;
+use crate::registry::{
+    DeleteOptions, Deletion, Part, PatchFormat, Propagation, Served as _, Target, WriteOptions,
+    Written,
+};
+
+const BODY_TYPES: &str = "application/json";
+const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, \
+    application/strategic-merge-patch+json, application/apply-patch+yaml";
+
+/// A request that writes.
+pub(super) struct Writing<'r> {
+    pub(super) route: &'r Route,
+    pub(super) query: &'r Query,
+    pub(super) form: Form,
+    pub(super) headers: &'r HeaderMap,
+    pub(super) body: &'r [u8],
+}
+
+impl Writing<'_> {
+    fn options(&self) -> WriteOptions {
+        let agent = self.headers.get("user-agent").and_then(|agent| agent.to_str().ok());
+        let manager = if self.query.field_manager.is_empty() {
+            agent.and_then(|agent| agent.split('/').next()).filter(|name| !name.is_empty())
+        } else {
+            Some(self.query.field_manager.as_str())
+        };
+        WriteOptions {
+            dry_run: self.query.dry_run,
+            manager: manager.unwrap_or("unknown").to_owned(),
+        }
+    }
+
+    fn content_type(&self) -> &str {
+        let header = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        header.and_then(|value| value.split(';').next()).unwrap_or("").trim()
+    }
+
+    /// The body as JSON.
+    fn object(&self) -> Result<Value, Refusal> {
+        if !matches!(self.content_type(), "" | "application/json") {
+            return Err(Refusal::unsupported_media_type(BODY_TYPES));
+        }
+        self.parse()
+    }
+
+    fn parse(&self) -> Result<Value, Refusal> {
+        serde_json::from_slice(self.body).map_err(|error| {
+            Refusal::bad_request(format!("the body of the request is not valid JSON: {error}"))
+        })
+    }
+
+    fn target(&self, name: &str) -> Target {
+        Target {
+            kind: self.route.kind,
+            namespace: self.route.namespace.clone(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn part(&self) -> Result<Part, Refusal> {
+        match self.route.subresource.as_deref() {
+            None => Ok(Part::Main),
+            Some("status") => Ok(Part::Status),
+            Some("finalize") => Ok(Part::Finalize),
+            Some(_) => Err(Refusal::method_not_allowed()),
+        }
+    }
+}
+
+impl Api {
+    fn written(&self, writing: &Writing<'_>, written: &Written) -> Response<Body> {
+        let code = match written {
+            Written::Created(_) => StatusCode::CREATED,
+            Written::Updated(_) => StatusCode::OK,
+        };
+        let body =
+            self.render(writing.route.kind, writing.form, writing.query, written.object());
+        reply::json(code, body)
+    }
+
+    pub(super) async fn post(&self, writing: &Writing<'_>) -> Result<Response<Body>, Refusal> {
+        let route = writing.route;
+        let options = writing.options();
+        match (route.name.as_deref(), route.subresource.as_deref()) {
+            (None, _) if route.kind.namespaced && route.namespace.is_empty() => {
+                Err(Refusal::method_not_allowed())
+            }
+            (None, _) => {
+                let object = writing.object()?;
+                let created =
+                    self.registry.create(route.kind, &route.namespace, object, &options).await?;
+                Ok(self.written(writing, &created))
+            }
+            (Some(pod), Some("binding")) => {
+                let binding = writing.object()?;
+                self.registry.bind(&writing.target(pod), &binding, &options).await?;
+                Ok(reply::value(StatusCode::CREATED, &success(StatusCode::CREATED)))
+            }
+            (Some(pod), Some("eviction")) => {
+                let eviction = writing.object()?;
+                let options = DeleteOptions::parse(&eviction["deleteOptions"])?;
+                self.registry.delete(&writing.target(pod), &options).await?;
+                Ok(reply::value(StatusCode::CREATED, &success(StatusCode::CREATED)))
+            }
+            _ => Err(Refusal::method_not_allowed()),
+        }
+    }
+
+    pub(super) async fn put(&self, writing: &Writing<'_>) -> Result<Response<Body>, Refusal> {
+        let name = writing.route.name.as_deref().ok_or_else(Refusal::method_not_allowed)?;
+        let part = writing.part()?;
+        let object = writing.object()?;
+        let target = writing.target(name);
+        let written = self.registry.replace(&target, part, object, &writing.options()).await?;
+        Ok(self.written(writing, &written))
+    }
+
+    pub(super) async fn patch(&self, writing: &Writing<'_>) -> Result<Response<Body>, Refusal> {
+        let name = writing.route.name.as_deref().ok_or_else(Refusal::method_not_allowed)?;
+        let part = writing.part()?;
+        let target = writing.target(name);
+        let options = writing.options();
+        let format = match writing.content_type() {
+            "application/json-patch+json" => PatchFormat::Json,
+            "application/merge-patch+json" => PatchFormat::Merge,
+            "application/strategic-merge-patch+json" => PatchFormat::Strategic,
+            // The name says YAML; clients send its JSON subset, and nothing else is read.
+            "application/apply-patch+yaml" => {
+                if writing.query.field_manager.is_empty() {
+                    return Err(Refusal::bad_request(
+                        "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: \
+                         is required for apply patch",
+                    ));
+                }
+                let applied = (writing.parse()?, writing.query.force);
+                let written = self.registry.apply(&target, part, applied, &options).await?;
+                return Ok(self.written(writing, &written));
+            }
+            _ => return Err(Refusal::unsupported_media_type(PATCH_TYPES)),
+        };
+        let patch = writing.parse()?;
+        let written = self.registry.patch(&target, part, (format, &patch), &options).await?;
+        Ok(self.written(writing, &written))
+    }
+
+    pub(super) async fn delete(&self, writing: &Writing<'_>) -> Result<Response<Body>, Refusal> {
+        if writing.route.subresource.is_some() {
+            return Err(Refusal::method_not_allowed());
+        }
+        let options = delete_options(writing)?;
+        let Some(name) = writing.route.name.as_deref() else {
+            return self.delete_collection(writing, &options).await;
+        };
+        let target = writing.target(name);
+        admission::admit_delete(&target)?;
+        let deletion = self.registry.delete(&target, &options).await?;
+        Ok(match &deletion {
+            Deletion::Removed(object) if !returns_deleted_object(target.kind) => {
+                let mut status = success(StatusCode::OK);
+                status["details"] =
+                    json!({ "name": name, "kind": target.kind.plural, "uid": object.meta.uid });
+                if !target.kind.group.is_empty() {
+                    status["details"]["group"] = target.kind.group.into();
+                }
+                reply::value(StatusCode::OK, &status)
+            }
+            Deletion::Removed(object) | Deletion::Pending(object) => {
+                let body = self.render(target.kind, writing.form, writing.query, object);
+                reply::json(StatusCode::OK, body)
+            }
+        })
+    }
+
+    async fn delete_collection(
+        &self,
+        writing: &Writing<'_>,
+        options: &DeleteOptions,
+    ) -> Result<Response<Body>, Refusal> {
+        let (kind, namespace) = (writing.route.kind, writing.route.namespace.as_str());
+        let served = kind.verbs.contains(&"deletecollection");
+        if !served || kind.namespaced && namespace.is_empty() {
+            return Err(Refusal::method_not_allowed());
+        }
+        let selection = writing.query.selection(kind)?;
+        let page = self.page((kind, namespace), writing.query, &selection).await?;
+        let mut items = Vec::with_capacity(page.objects.len());
+        for object in &page.objects {
+            let value = object.parsed(kind);
+            let name = value["metadata"]["name"].as_str().unwrap_or("");
+            match self.registry.delete(&writing.target(name), options).await {
+                Ok(_) => items.push(value),
+                // Somebody else was faster.
+                Err(refusal) if refusal.reason == "NotFound" => {}
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        let list = json!({
+            "kind": kind.list_kind,
+            "apiVersion": kind.api_version(),
+            "metadata": { "resourceVersion": self.registry.store.read().revision().to_string() },
+            "items": items,
+        });
+        Ok(reply::value(StatusCode::OK, &list))
+    }
+}
+
+fn delete_options(writing: &Writing<'_>) -> Result<DeleteOptions, Refusal> {
+    let body = if writing.body.is_empty() { Value::Null } else { writing.object()? };
+    let mut options = DeleteOptions::parse(&body)?;
+    options.dry_run |= writing.query.dry_run;
+    options.grace = options.grace.or(writing.query.grace);
+    if writing.query.orphan_dependents {
+        options.propagation = Propagation::Orphan;
+    }
+    if !writing.query.propagation.is_empty() {
+        options.propagation = Propagation::parse(&writing.query.propagation)?;
+    }
+    Ok(options)
+}
+
+/// Kinds whose deletion answers with the object, as the original's do.
+fn returns_deleted_object(kind: &KindInfo) -> bool {
+    kind.group == "storage.k8s.io"
+        || matches!(
+            kind.kind,
+            "Pod" | "PersistentVolume" | "PersistentVolumeClaim" | "ServiceAccount"
+        )
+}
+
+fn success(code: StatusCode) -> Value {
+    json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "code": code.as_u16(),
+    })
+}

@@ -1,0 +1,341 @@
+//! Why a request is refused, as clients see it: a `Status` object with the original's
+//! reasons, codes and texts.
+//!
+//! Messages name objects and fields, never the contents of a Secret.
+
+use std::fmt;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::kinds::KindInfo;
+use crate::store::WriteError;
+
+/// A refused request.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// The HTTP status.
+    pub code: StatusCode,
+    /// The machine-readable reason.
+    pub reason: &'static str,
+    /// The text for people.
+    pub message: String,
+    /// What it is about.
+    pub details: Value,
+}
+
+impl Refusal {
+    fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: Value::Null }
+    }
+
+    fn about(mut self, kind: &KindInfo, name: &str) -> Self {
+        self.details = details(kind, name);
+        self
+    }
+
+    /// No such object.
+    pub fn not_found(kind: &KindInfo, name: &str) -> Self {
+        let message = format!("{} \"{name}\" not found", kind.resource());
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(kind, name)
+    }
+
+    /// No such path.
+    pub fn no_such_path() -> Self {
+        let message = "the server could not find the requested resource";
+        let mut refusal = Self::new(StatusCode::NOT_FOUND, "NotFound", message);
+        refusal.details = json!({});
+        refusal
+    }
+
+    /// The name is taken.
+    pub fn already_exists(kind: &KindInfo, name: &str) -> Self {
+        let message = format!("{} \"{name}\" already exists", kind.resource());
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(kind, name)
+    }
+
+    /// The object changed since the client read it.
+    pub fn modified(kind: &KindInfo, name: &str) -> Self {
+        let why = "the object has been modified; please apply your changes to the latest \
+                   version and try again";
+        Self::conflict(kind, name, why)
+    }
+
+    /// The request contradicts the object's state.
+    pub fn conflict(kind: &KindInfo, name: &str, why: impl fmt::Display) -> Self {
+        let message =
+            format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.resource());
+        Self::new(StatusCode::CONFLICT, "Conflict", message).about(kind, name)
+    }
+
+    /// Server-side apply met fields of other managers.
+    pub fn apply_conflict(message: impl Into<String>, causes: Value) -> Self {
+        let mut refusal = Self::new(StatusCode::CONFLICT, "Conflict", message);
+        refusal.details = json!({ "causes": causes });
+        refusal
+    }
+
+    /// A precondition on the uid or the revision doesn't hold.
+    pub fn precondition(kind: &KindInfo, name: &str, mismatch: &PreconditionMismatch) -> Self {
+        Self::conflict(kind, name, format!("Precondition failed: {mismatch}"))
+    }
+
+    /// Admission says no.
+    pub fn forbidden(kind: &KindInfo, name: &str, why: impl fmt::Display) -> Self {
+        let message = format!("{} \"{name}\" is forbidden: {why}", kind.resource());
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(kind, name)
+    }
+
+    /// Fields are wrong.
+    pub fn invalid(kind: &KindInfo, name: &str, errors: &[FieldError]) -> Self {
+        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let text = match texts.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let subject = if kind.group.is_empty() {
+            kind.kind.to_owned()
+        } else {
+            format!("{}.{}", kind.kind, kind.group)
+        };
+        let message = format!("{subject} \"{name}\" is invalid: {text}");
+        let causes: Vec<Value> = errors.iter().map(FieldError::cause).collect();
+        let mut refusal = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
+        refusal.details = details(kind, name);
+        refusal.details["kind"] = kind.kind.into();
+        refusal.details["causes"] = causes.into();
+        refusal
+    }
+
+    /// The request makes no sense.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    /// A patch can't be applied to the object.
+    pub fn unprocessable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
+    }
+
+    /// The resource has no such verb.
+    pub fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+    }
+
+    /// Nobody known sent this.
+    pub fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    /// None of the accepted formats can be served.
+    pub fn not_acceptable() -> Self {
+        let message = "only the following media types are accepted: application/json, \
+                       application/json;stream=watch";
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    /// The body's format isn't understood.
+    pub fn unsupported_media_type(accepted: &str) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: \
+             {accepted}"
+        );
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+    }
+
+    /// The body is too long.
+    pub fn too_large(limit: usize) -> Self {
+        let message = format!("Request entity too large: limit is {limit}");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+    }
+
+    /// The revision asked for is forgotten.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GONE, "Expired", message)
+    }
+
+    /// The revision asked for doesn't exist yet.
+    pub fn too_new(asked: u64, current: u64) -> Self {
+        let message =
+            format!("Timeout: Too large resource version: {asked}, current: {current}");
+        let mut refusal = Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message);
+        refusal.details = json!({
+            "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
+            "retryAfterSeconds": 1,
+        });
+        refusal
+    }
+
+    /// The server itself failed.
+    pub fn internal(message: impl fmt::Display) -> Self {
+        let message = format!("Internal error occurred: {message}");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
+    /// The store refused a write for a reason that isn't about the object.
+    pub fn store(error: &WriteError) -> Self {
+        match error {
+            WriteError::Closed => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", error.to_string())
+            }
+            other => Self::internal(other),
+        }
+    }
+
+    /// The object of kind `Status` that says so.
+    pub fn status(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code.as_u16(),
+        });
+        if !self.details.is_null() {
+            status["details"] = self.details.clone();
+        }
+        status
+    }
+}
+
+fn details(kind: &KindInfo, name: &str) -> Value {
+    let mut details = json!({ "name": name, "kind": kind.plural });
+    if !kind.group.is_empty() {
+        details["group"] = kind.group.into();
+    }
+    details
+}
+
+/// A precondition that doesn't hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PreconditionMismatch {
+    /// Another object has taken the name.
+    Uid {
+        /// The uid asked for.
+        wanted: String,
+        /// The uid found.
+        found: String,
+    },
+    /// The object changed.
+    ResourceVersion {
+        /// The version asked for.
+        wanted: String,
+        /// The version found.
+        found: String,
+    },
+}
+
+impl fmt::Display for PreconditionMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uid { wanted, found } => {
+                write!(f, "UID in precondition: {wanted}, UID in object meta: {found}")
+            }
+            Self::ResourceVersion { wanted, found } => write!(
+                f,
+                "ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {found}"
+            ),
+        }
+    }
+}
+
+/// What is wrong with one field.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldError {
+    /// The path, such as `spec.resources[storage]`.
+    pub field: String,
+    /// What kind of mistake it is.
+    pub fault: Fault,
+    /// What to do about it; may be empty.
+    pub detail: String,
+}
+
+/// The kinds of mistakes in a field.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fault {
+    /// It is missing.
+    Required,
+    /// Its value is wrong.
+    Invalid(Value),
+    /// It may not be set, or not be changed.
+    Forbidden,
+    /// Its value isn't one of a known few.
+    NotSupported(Value, &'static [&'static str]),
+    /// Its value occurs twice.
+    Duplicate(Value),
+    /// It names something that isn't there.
+    NotFound(Value),
+    /// It is longer than this many characters.
+    TooLong(usize),
+}
+
+impl FieldError {
+    /// The field is missing.
+    pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { field: field.into(), fault: Fault::Required, detail: detail.into() }
+    }
+
+    /// The field's value is wrong.
+    pub fn invalid(field: impl Into<String>, value: &Value, detail: impl Into<String>) -> Self {
+        let fault = Fault::Invalid(value.clone());
+        Self { field: field.into(), fault, detail: detail.into() }
+    }
+
+    /// The field may not be set or changed.
+    pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { field: field.into(), fault: Fault::Forbidden, detail: detail.into() }
+    }
+
+    /// The field's value isn't one of a known few.
+    pub fn not_supported(
+        field: impl Into<String>,
+        value: &Value,
+        supported: &'static [&'static str],
+    ) -> Self {
+        let fault = Fault::NotSupported(value.clone(), supported);
+        Self { field: field.into(), fault, detail: String::new() }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self.fault {
+            Fault::Required => "FieldValueRequired",
+            Fault::Invalid(_) => "FieldValueInvalid",
+            Fault::Forbidden => "FieldValueForbidden",
+            Fault::NotSupported(..) => "FieldValueNotSupported",
+            Fault::Duplicate(_) => "FieldValueDuplicate",
+            Fault::NotFound(_) => "FieldValueNotFound",
+            Fault::TooLong(_) => "FieldValueTooLong",
+        }
+    }
+
+    fn text(&self) -> String {
+        let what = match &self.fault {
+            Fault::Required => "Required value".to_owned(),
+            Fault::Invalid(value) => format!("Invalid value: {value}"),
+            Fault::Forbidden => "Forbidden".to_owned(),
+            Fault::NotSupported(value, supported) => {
+                let supported: Vec<String> =
+                    supported.iter().map(|value| format!("\"{value}\"")).collect();
+                format!("Unsupported value: {value}: supported values: {}", supported.join(", "))
+            }
+            Fault::Duplicate(value) => format!("Duplicate value: {value}"),
+            Fault::NotFound(value) => format!("Not found: {value}"),
+            Fault::TooLong(most) => format!("Too long: may not be more than {most} bytes"),
+        };
+        if self.detail.is_empty() { what } else { format!("{what}: {}", self.detail) }
+    }
+
+    fn cause(&self) -> Value {
+        json!({ "reason": self.reason(), "message": self.text(), "field": self.field })
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.text())
+    }
+}

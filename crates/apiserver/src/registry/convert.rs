@@ -1,0 +1,107 @@
+//! The one kind served in two versions: events of `events.k8s.io/v1` are the stored core
+//! events under other field names.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::kinds::{self, KindInfo};
+use crate::store::Stored;
+
+/// Field names of an event: stored, served by `events.k8s.io`.
+const EVENT_FIELDS: &[(&str, &str)] = &[
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("reportingComponent", "reportingController"),
+    ("source", "deprecatedSource"),
+    ("count", "deprecatedCount"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+];
+
+fn is_new_event(kind: &KindInfo) -> bool {
+    kind.group == "events.k8s.io"
+}
+
+/// The resource that a kind is stored under.
+pub fn resource_of(kind: &KindInfo) -> String {
+    if is_new_event(kind) { kind.plural.to_owned() } else { kind.resource() }
+}
+
+/// The kind whose form is stored.
+pub(crate) fn stored_kind(kind: &'static KindInfo) -> &'static KindInfo {
+    if is_new_event(kind) { kinds::find("", "v1", "events").unwrap_or(kind) } else { kind }
+}
+
+/// Objects in the form in which a kind is served.
+pub trait Served {
+    /// The JSON text.
+    fn text(&self, kind: &KindInfo) -> Bytes;
+    /// The parsed object.
+    fn parsed(&self, kind: &KindInfo) -> Value;
+}
+
+impl Served for Stored {
+    fn text(&self, kind: &KindInfo) -> Bytes {
+        if is_new_event(kind) {
+            self.parsed(kind).to_string().into()
+        } else {
+            self.json.clone()
+        }
+    }
+
+    fn parsed(&self, kind: &KindInfo) -> Value {
+        to_served(kind, Cow::Owned(self.value())).into_owned()
+    }
+}
+
+/// From the stored form to the served one.
+pub(crate) fn to_served<'v>(kind: &KindInfo, object: Cow<'v, Value>) -> Cow<'v, Value> {
+    if !is_new_event(kind) {
+        return object;
+    }
+    let mut object = object.into_owned();
+    rename(&mut object, EVENT_FIELDS.iter().copied());
+    object["apiVersion"] = kind.api_version().into();
+    Cow::Owned(object)
+}
+
+/// From the served form to the stored one.
+pub(crate) fn to_stored(kind: &KindInfo, mut object: Value) -> Value {
+    if is_new_event(kind) {
+        rename(&mut object, EVENT_FIELDS.iter().map(|&(stored, served)| (served, stored)));
+        object["apiVersion"] = "v1".into();
+    }
+    object
+}
+
+fn rename<'n>(object: &mut Value, names: impl Iterator<Item = (&'n str, &'n str)>) {
+    let Some(fields) = object.as_object_mut() else { return };
+    for (from, to) in names {
+        if let Some(value) = fields.remove(from) {
+            fields.insert(to.to_owned(), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_event_keeps_its_contents_under_the_other_group() {
+        let kind = kinds::find("events.k8s.io", "v1", "events").unwrap();
+        let stored = json!({
+            "apiVersion": "v1", "kind": "Event", "message": "m", "count": 2,
+            "involvedObject": { "name": "p" }, "reason": "R",
+        });
+        let served = to_served(kind, Cow::Borrowed(&stored)).into_owned();
+        assert_eq!(served["note"], "m");
+        assert_eq!(served["regarding"]["name"], "p");
+        assert_eq!(served["apiVersion"], "events.k8s.io/v1");
+        assert_eq!(to_stored(kind, served), stored);
+    }
+}

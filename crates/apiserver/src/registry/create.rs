@@ -1,0 +1,151 @@
+//! How an object comes to be.
+
+use serde_json::Value;
+
+use super::names::{self, NameFormat};
+use super::{Registry, Target, Written, WriteOptions, convert, identity, metadata, strategy, text};
+use crate::admission;
+use crate::kinds::KindInfo;
+use crate::patch::{self, UpdateOptions};
+use crate::refusal::{FieldError, Refusal};
+use crate::store::{Change, Draft, Expect, Key, Write, WriteError};
+
+/// How often a generated name may turn out to be taken.
+const NAME_TRIES: usize = 8;
+
+/// Who keeps `metadata.managedFields` of the object that is created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fields {
+    /// An ordinary write: to be tracked.
+    Track,
+    /// Server-side apply did so already.
+    Tracked,
+}
+
+impl Registry {
+    /// Creates an object.
+    pub async fn create(
+        &self,
+        kind: &'static KindInfo,
+        namespace: &str,
+        object: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, Refusal> {
+        let mut object = object;
+        identity::drop_nulls(&mut object);
+        identity::settle(kind, namespace, &mut object)?;
+        self.create_settled(kind, object, options, Fields::Track).await
+    }
+
+    /// Creates an object whose apiVersion, kind and namespace are in order.
+    pub(super) async fn create_settled(
+        &self,
+        kind: &'static KindInfo,
+        object: Value,
+        options: &WriteOptions,
+        fields: Fields,
+    ) -> Result<Written, Refusal> {
+        let prefix = text(&object, "/metadata/generateName").to_owned();
+        let generated = text(&object, "/metadata/name").is_empty() && !prefix.is_empty();
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let mut candidate = object.clone();
+            if generated {
+                let name = names::generate(&prefix, self.entropy.draw());
+                metadata(&mut candidate).insert("name".to_owned(), name.into());
+            }
+            match self.create_named(kind, candidate, options, fields).await {
+                Err(refusal) if generated && refusal.reason == "AlreadyExists" && tries < NAME_TRIES => {}
+                other => return other,
+            }
+        }
+    }
+
+    async fn create_named(
+        &self,
+        kind: &'static KindInfo,
+        object: Value,
+        options: &WriteOptions,
+        fields: Fields,
+    ) -> Result<Written, Refusal> {
+        let target = Target {
+            kind,
+            namespace: text(&object, "/metadata/namespace").to_owned(),
+            name: text(&object, "/metadata/name").to_owned(),
+        };
+        let object = self.prepare_create(&target, object, options, fields)?;
+        let key = target.key();
+        if options.dry_run {
+            return match self.store.get(&key) {
+                Some(_) => Err(Refusal::already_exists(kind, &target.name)),
+                None => Ok(Written::Created(super::unstored(&object, self.store.read().revision()))),
+            };
+        }
+        let requires =
+            kind.namespaced.then(|| Key::new("namespaces", "", &target.namespace));
+        let change = Change::Put(Draft::new(&object));
+        let write = Write { key, change, expect: Expect::Absent, requires };
+        match self.store.write(write).await {
+            Ok(object) => Ok(Written::Created(object)),
+            Err(WriteError::Exists(_)) => Err(Refusal::already_exists(kind, &target.name)),
+            Err(WriteError::Required(_)) => {
+                Err(admission::namespace_refusal(&self.store.read(), &target))
+            }
+            Err(error) => Err(Refusal::store(&error)),
+        }
+    }
+
+    /// Everything between the body and the store: defaults, admission, identity, validation.
+    fn prepare_create(
+        &self,
+        target: &Target,
+        object: Value,
+        options: &WriteOptions,
+        fields: Fields,
+    ) -> Result<Value, Refusal> {
+        let kind = convert::stored_kind(target.kind);
+        let mut object = convert::to_stored(target.kind, object);
+        if !text(&object, "/metadata/resourceVersion").is_empty() {
+            return Err(Refusal::bad_request(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        admission::defaults(kind, &mut object);
+        admission::admit_create(&self.store.read(), target, &mut object)?;
+        let now = self.clock.stamp();
+        let fresh = metadata(&mut object);
+        for theirs in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"] {
+            fresh.remove(theirs);
+        }
+        fresh.insert("uid".to_owned(), self.entropy.uid().into());
+        fresh.insert("creationTimestamp".to_owned(), now.as_str().into());
+        strategy::before_create(kind, &mut object);
+        let mut errors = name_errors(kind, &object);
+        errors.extend(admission::validate_create(kind, &object));
+        if !errors.is_empty() {
+            return Err(Refusal::invalid(target.kind, &target.name, &errors));
+        }
+        if fields == Fields::Track {
+            metadata(&mut object).remove("managedFields");
+            let manager = options.manager.as_str();
+            let update = UpdateOptions { manager, subresource: None, now: &now };
+            patch::track_update(kind, None, &mut object, update);
+        }
+        Ok(object)
+    }
+}
+
+fn name_errors(kind: &KindInfo, object: &Value) -> Vec<FieldError> {
+    let name = &object["metadata"]["name"];
+    match name.as_str() {
+        None | Some("") => {
+            vec![FieldError::required("metadata.name", "name or generateName is required")]
+        }
+        Some(given) => NameFormat::of(kind)
+            .fault(given)
+            .map(|fault| FieldError::invalid("metadata.name", name, fault))
+            .into_iter()
+            .collect(),
+    }
+}

@@ -1,0 +1,82 @@
+//! Who an object says it is, against what the request says.
+
+use serde_json::Value;
+
+use super::{Target, metadata, text};
+use crate::kinds::KindInfo;
+use crate::refusal::Refusal;
+
+/// Takes nulls out, as a decoder into typed fields would: to a client that writes
+/// `creationTimestamp: null`, null means absent.
+pub(super) fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Checks apiVersion, kind and namespace, and fills in what is left out.
+pub(super) fn settle(
+    kind: &KindInfo,
+    namespace: &str,
+    object: &mut Value,
+) -> Result<(), Refusal> {
+    if !object.is_object() || !object["metadata"].is_null() && !object["metadata"].is_object() {
+        return Err(Refusal::bad_request("the body of the request is not an object"));
+    }
+    let api_version = kind.api_version();
+    match text(object, "/apiVersion") {
+        "" => object["apiVersion"] = api_version.into(),
+        same if same == api_version => {}
+        other => {
+            return Err(Refusal::bad_request(format!(
+                "the API version in the data ({other}) does not match the expected API version \
+                 ({api_version})"
+            )));
+        }
+    }
+    match text(object, "/kind") {
+        "" => object["kind"] = kind.kind.into(),
+        same if same == kind.kind => {}
+        other => {
+            return Err(Refusal::bad_request(format!(
+                "{other} in version \"{}\" cannot be handled as a {}",
+                kind.version, kind.kind
+            )));
+        }
+    }
+    let claimed = text(object, "/metadata/namespace").to_owned();
+    if kind.namespaced {
+        if claimed.is_empty() {
+            metadata(object).insert("namespace".to_owned(), namespace.into());
+        } else if claimed != namespace {
+            return Err(Refusal::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the \
+                 request",
+            ));
+        }
+    } else {
+        metadata(object).remove("namespace");
+    }
+    Ok(())
+}
+
+/// Checks that an update's body is about the object that the path names.
+pub(super) fn settle_update(target: &Target, object: &mut Value) -> Result<(), Refusal> {
+    settle(target.kind, &target.namespace, object)?;
+    match text(object, "/metadata/name") {
+        "" => {
+            metadata(object).insert("name".to_owned(), target.name.as_str().into());
+            Ok(())
+        }
+        same if same == target.name => Ok(()),
+        other => Err(Refusal::bad_request(format!(
+            "the name of the object ({other}) does not match the name on the URL ({})",
+            target.name
+        ))),
+    }
+}

@@ -1,0 +1,99 @@
+//! What names may look like.
+
+use crate::kinds::KindInfo;
+
+/// A format of names with the text that explains it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NameFormat {
+    dots: bool,
+    longest: usize,
+    explanation: &'static str,
+}
+
+/// Lowercase letters, digits, `-` and `.`: the names of most objects.
+pub static DNS_SUBDOMAIN: NameFormat = NameFormat {
+    dots: true,
+    longest: 253,
+    explanation: "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
+        characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
+        'example.com', regex used for validation is \
+        '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+};
+
+/// Lowercase letters, digits and `-`: the names of namespaces, containers and volumes.
+pub static DNS_LABEL: NameFormat = NameFormat {
+    dots: false,
+    longest: 63,
+    explanation: "a lowercase RFC 1123 label must consist of lower case alphanumeric \
+        characters or '-', and must start and end with an alphanumeric character (e.g. \
+        'my-name',  or '123-abc', regex used for validation is \
+        '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+};
+
+impl NameFormat {
+    /// The format of a kind's names.
+    pub fn of(kind: &KindInfo) -> &'static Self {
+        match kind.kind {
+            "Namespace" | "Service" => &DNS_LABEL,
+            _ => &DNS_SUBDOMAIN,
+        }
+    }
+
+    /// What is wrong with a name, if anything.
+    pub fn fault(&self, name: &str) -> Option<String> {
+        if name.len() > self.longest {
+            return Some(format!("must be no more than {} characters", self.longest));
+        }
+        let label = |label: &str| {
+            let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+            let bytes = label.as_bytes();
+            bytes.iter().all(|&byte| inner(byte) || byte == b'-')
+                && bytes.first().copied().is_some_and(inner)
+                && bytes.last().copied().is_some_and(inner)
+        };
+        let good = if self.dots { name.split('.').all(label) } else { label(name) };
+        (!good).then(|| self.explanation.to_owned())
+    }
+}
+
+/// The letters of generated suffixes: no vowels and nothing that looks like another.
+const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+const SUFFIX: usize = 5;
+/// The longest prefix that leaves room for a suffix within a label.
+const LONGEST_PREFIX: usize = 63 - SUFFIX;
+
+/// A name from a prefix and random bits.
+pub(super) fn generate(prefix: &str, mut random: u128) -> String {
+    let end = prefix.floor_char_boundary(LONGEST_PREFIX);
+    let mut name = prefix[..end].to_owned();
+    for _ in 0..SUFFIX {
+        let letters = ALPHABET.len() as u128;
+        let letter = usize::try_from(random % letters).unwrap_or(0);
+        name.push(char::from(ALPHABET[letter]));
+        random /= letters;
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_judged_as_the_original_does() {
+        for good in ["a", "a-b", "a.b-c.d", "0", "pvc-7f"] {
+            assert_eq!(DNS_SUBDOMAIN.fault(good), None, "{good}");
+        }
+        for bad in ["", "A", "-a", "a-", "a..b", "a_b", "a/b", ".", "..", "a\0b", "a.-b"] {
+            assert!(DNS_SUBDOMAIN.fault(bad).is_some(), "{bad:?}");
+        }
+        assert!(DNS_LABEL.fault("a.b").is_some());
+        assert!(DNS_LABEL.fault(&"a".repeat(64)).is_some());
+    }
+
+    #[test]
+    fn generated_names_keep_the_prefix_and_fit_into_a_label() {
+        assert_eq!(generate("web-", 0), "web-bbbbb");
+        assert_eq!(generate(&"x".repeat(100), u128::MAX).len(), 63);
+    }
+}

@@ -1,0 +1,133 @@
+//! Which parts of an object a request may set: the server's own fields, the status apart
+//! from the rest, and what a new object of a kind starts with.
+
+use serde_json::{Value, json};
+
+use super::{Part, metadata, section, text};
+use crate::admission;
+use crate::kinds::KindInfo;
+
+/// Sets what a client may not choose on a new object.
+pub(super) fn before_create(kind: &KindInfo, object: &mut Value) {
+    match (kind.group, kind.kind) {
+        ("", "Pod") => {
+            let qos = admission::qos_class(object);
+            object["status"] = json!({ "phase": "Pending", "qosClass": qos });
+            metadata(object).insert("generation".to_owned(), 1.into());
+        }
+        ("", "PersistentVolume" | "PersistentVolumeClaim") => {
+            object["status"] = json!({ "phase": "Pending" });
+        }
+        ("", "Namespace") => {
+            object["status"] = json!({ "phase": "Active" });
+            let finalizers = &mut object["spec"]["finalizers"];
+            let theirs = finalizers.as_array().cloned().unwrap_or_default();
+            if !theirs.iter().any(|finalizer| finalizer == "kubernetes") {
+                let mut all = theirs;
+                all.push("kubernetes".into());
+                *finalizers = all.into();
+            }
+        }
+        ("", "Service") => object["status"] = json!({ "loadBalancer": {} }),
+        ("storage.k8s.io", "VolumeAttachment") => object["status"] = json!({ "attached": false }),
+        _ => {}
+    }
+}
+
+/// Takes back what this part of the object doesn't include.
+pub(super) fn before_update(kind: &KindInfo, part: Part, before: &Value, after: &mut Value) {
+    match part {
+        Part::Main if kind.status => keep(before, after, "status"),
+        Part::Main => {}
+        Part::Status => keep_all_but_status(kind, before, after),
+        Part::Finalize => {
+            keep(before, after, "status");
+            keep(before, after, "metadata");
+        }
+        Part::Binding => {}
+    }
+    if kind.kind == "Namespace" && part == Part::Main {
+        // Only the finalize subresource changes them.
+        keep(before, after, "spec");
+    }
+    let theirs = metadata(after);
+    let ours = [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "generateName",
+    ];
+    for field in ours {
+        match before["metadata"].get(field) {
+            Some(value) => theirs.insert(field.to_owned(), value.clone()),
+            None => theirs.remove(field),
+        };
+    }
+    if part != Part::Binding && has_generation(kind) && before["spec"] != after["spec"] {
+        let generation = before["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
+        metadata(after).insert("generation".to_owned(), generation.into());
+    }
+}
+
+fn has_generation(kind: &KindInfo) -> bool {
+    matches!(kind.kind, "Pod" | "CSIDriver")
+}
+
+fn keep(before: &Value, after: &mut Value, field: &str) {
+    let Some(fields) = after.as_object_mut() else { return };
+    match before.get(field) {
+        Some(value) => fields.insert(field.to_owned(), value.clone()),
+        None => fields.remove(field),
+    };
+}
+
+fn keep_all_but_status(kind: &KindInfo, before: &Value, after: &mut Value) {
+    let mut kept = before.clone();
+    match after.get_mut("status") {
+        Some(status) => kept["status"] = status.take(),
+        None => {
+            section(&mut kept, "status").clear();
+        }
+    }
+    let mut theirs = vec!["managedFields"];
+    // The status of an attachment is the attacher's alone, its metadata are not.
+    if kind.kind != "VolumeAttachment" {
+        theirs.extend(["labels", "annotations", "finalizers"]);
+        if kind.kind != "Pod" {
+            theirs.push("ownerReferences");
+        }
+    }
+    let kept_metadata = metadata(&mut kept);
+    for field in theirs {
+        match after["metadata"].get(field) {
+            Some(value) => kept_metadata.insert(field.to_owned(), value.clone()),
+            None => kept_metadata.remove(field),
+        };
+    }
+    *after = kept;
+}
+
+/// Whether an object that is being deleted has nothing left to wait for.
+pub(super) fn is_finished(kind: &KindInfo, object: &Value) -> bool {
+    let none = |pointer| object.pointer(pointer).and_then(Value::as_array).is_none_or(Vec::is_empty);
+    let grace = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+    !text(object, "/metadata/deletionTimestamp").is_empty()
+        && grace == 0
+        && none("/metadata/finalizers")
+        && (kind.kind != "Namespace" || none("/spec/finalizers"))
+}
+
+/// Whether an object of this kind may be replaced without naming its revision.
+pub(super) fn allows_unconditional_update(kind: &KindInfo) -> bool {
+    !matches!(
+        kind.kind,
+        "Lease" | "VolumeAttachment" | "CSIDriver" | "CSINode" | "CSIStorageCapacity"
+    )
+}
+
+/// Whether a PUT makes the object if it isn't there.
+pub(super) fn allows_create_on_update(kind: &KindInfo) -> bool {
+    matches!(kind.kind, "Lease" | "Event" | "Endpoints")
+}

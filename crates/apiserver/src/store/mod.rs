@@ -1,0 +1,168 @@
+//! The store: every object at its newest revision, and the recent past of each resource.
+//!
+//! It owns the one global revision. A write is checked, given the next revision, made
+//! durable, made visible and acknowledged, in this order; all reads come from memory and
+//! see durable writes only. It must never know what a kind means, and never wait for a
+//! reader.
+
+mod disk;
+mod feed;
+mod key;
+mod object;
+mod state;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::thread::JoinHandle;
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub use disk::OpenError;
+pub use feed::{Feed, Scope};
+pub use key::Key;
+pub use object::{Draft, MalformedObject, Meta, Stored};
+pub use state::{Change, Event, Expect, Expired, State, Write};
+
+/// Where objects are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Storage {
+    /// In a file, durably.
+    Disk(PathBuf),
+    /// In memory only: synchronous and without a thread, for simulation and tests.
+    Memory,
+}
+
+/// Why a write did not happen.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum WriteError {
+    /// The object exists already.
+    #[error("{0} exists already")]
+    Exists(Key),
+    /// The object doesn't exist.
+    #[error("{0} doesn't exist")]
+    Gone(Key),
+    /// The object is at another revision than the write expects.
+    #[error("{0} was changed meanwhile")]
+    Changed(Key),
+    /// The object that the write requires is absent or being deleted.
+    #[error("{0} doesn't exist or is being deleted")]
+    Required(Key),
+    /// The file can't be written any more. What is acknowledged stays readable.
+    #[error("the store can't be written since an earlier failure ({0}); restart to go on")]
+    Broken(Arc<str>),
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// A handle on the store; clones share it.
+#[derive(Debug, Clone)]
+pub struct Store {
+    state: Arc<RwLock<State>>,
+    backend: Arc<Backend>,
+}
+
+#[derive(Debug)]
+enum Backend {
+    Memory,
+    Disk { queue: Mutex<Option<mpsc::Sender<writer::Queued>>>, thread: Mutex<Option<JoinHandle<()>>> },
+}
+
+impl Store {
+    /// Opens the store and reads it into memory. Blocks while reading.
+    pub fn open(storage: &Storage) -> Result<Self, OpenError> {
+        match storage {
+            Storage::Memory => Ok(Self {
+                state: Arc::new(RwLock::new(State::new(1))),
+                backend: Arc::new(Backend::Memory),
+            }),
+            Storage::Disk(path) => {
+                let (disk, state) = disk::Disk::open(path)?;
+                let state = Arc::new(RwLock::new(state));
+                let (queue, thread) = writer::start(disk, Arc::clone(&state))
+                    .map_err(|source| OpenError::Create { path: path.clone(), source })?;
+                let backend = Backend::Disk {
+                    queue: Mutex::new(Some(queue)),
+                    thread: Mutex::new(Some(thread)),
+                };
+                Ok(Self { state, backend: Arc::new(backend) })
+            }
+        }
+    }
+
+    /// Carries a write out. When this returns `Ok`, the write is durable and visible.
+    ///
+    /// Cancelling the future doesn't cancel the write.
+    pub async fn write(&self, write: Write) -> Result<Arc<Stored>, WriteError> {
+        match &*self.backend {
+            Backend::Memory => {
+                let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+                let mut batch = state::Batch::on(&state);
+                let object = batch.stage(&state, write)?;
+                state.apply(batch);
+                Ok(object)
+            }
+            Backend::Disk { queue, .. } => {
+                let queue = queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let queue = queue.ok_or(WriteError::Closed)?;
+                let (answer, answered) = oneshot::channel();
+                let queued = writer::Queued { write, answer };
+                queue.send(queued).await.map_err(|_| WriteError::Closed)?;
+                drop(queue);
+                answered.await.map_err(|_| WriteError::Closed)?
+            }
+        }
+    }
+
+    /// A consistent look at everything. Hold it briefly: it keeps the next commit from
+    /// becoming visible.
+    pub fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The object under this key.
+    pub fn get(&self, key: &Key) -> Option<Arc<Stored>> {
+        self.read().get(key).cloned()
+    }
+
+    /// The changes of a resource after a revision.
+    pub fn feed(&self, resource: &str, scope: Scope, after: u64) -> Result<Feed, Expired> {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        drop(state.events_after(resource, after)?);
+        let changes = state.changes(resource);
+        drop(state);
+        Ok(Feed::new(self.clone(), resource, scope, after, changes))
+    }
+
+    /// Tells when the newest revision changes.
+    pub fn revisions(&self) -> watch::Receiver<u64> {
+        self.read().revisions()
+    }
+
+    /// Writes what is queued and closes the file. Later writes fail, reads go on.
+    pub async fn close(&self) {
+        let Backend::Disk { queue, thread } = &*self.backend else { return };
+        queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A panic of the writer was reported by the panic hook already.
+            drop(tokio::task::spawn_blocking(move || thread.join()).await);
+        }
+    }
+}
+
+impl Drop for Backend {
+    /// Waits for the writer, so that the file is free once the last handle is gone.
+    fn drop(&mut self) {
+        if let Self::Disk { queue, thread } = self {
+            queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(thread) = thread {
+                drop(thread.join());
+            }
+        }
+    }
+}

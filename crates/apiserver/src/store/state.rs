@@ -1,0 +1,355 @@
+//! The current objects and the recent events, in memory. No I/O and no waiting.
+//!
+//! A [`Batch`] stages writes on top of a [`State`] without touching it; once the batch is
+//! durable, [`State::apply`] makes all of it visible at once. Readers therefore see
+//! commits only, in the order of their revisions.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::object::{Draft, Stored};
+use super::{Key, WriteError};
+
+/// How many events of one resource are kept for watches to resume from.
+const WINDOW_EVENTS: usize = 10_000;
+/// How many bytes of object text the window of one resource may hold, a floor of
+/// [`WINDOW_FLOOR`] events aside.
+const WINDOW_BYTES: usize = 16 << 20;
+const WINDOW_FLOOR: usize = 128;
+
+/// One change to one object.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// Which object.
+    pub key: Key,
+    /// The object after the change; of a deletion, its last state under the deletion's revision.
+    pub object: Arc<Stored>,
+    /// The object before the change.
+    pub before: Option<Arc<Stored>>,
+    /// Whether the change removed the object.
+    pub deleted: bool,
+}
+
+impl Event {
+    /// The revision of the change.
+    pub fn revision(&self) -> u64 {
+        self.object.revision
+    }
+}
+
+/// One write to one object.
+#[derive(Debug)]
+pub struct Write {
+    /// The object.
+    pub key: Key,
+    /// What to do with it.
+    pub change: Change,
+    /// What must be true of the object for the write to happen.
+    pub expect: Expect,
+    /// Another object that must exist and must not be on its way out: the namespace of an
+    /// object that is created.
+    pub requires: Option<Key>,
+}
+
+/// What a write does.
+#[derive(Debug)]
+pub enum Change {
+    /// Stores this version.
+    Put(Draft),
+    /// Removes the object.
+    Delete,
+}
+
+/// What a write expects of the object it changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    /// There is no such object.
+    Absent,
+    /// The object is at exactly this revision.
+    Revision(u64),
+}
+
+/// Everything readers can see.
+#[derive(Debug)]
+pub struct State {
+    revision: u64,
+    /// The revision the process started from: older events are unknown.
+    base: u64,
+    resources: BTreeMap<Arc<str>, Resource>,
+    dependents: BTreeMap<Box<str>, BTreeSet<Key>>,
+    revisions: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Resource {
+    objects: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<Stored>>>,
+    window: Window,
+    changed: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Window {
+    events: VecDeque<Arc<Event>>,
+    bytes: usize,
+    /// The newest revision that is no longer in the window.
+    forgotten: u64,
+}
+
+/// What is asked for lies before the oldest event that is still known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("revision {asked} is older than the oldest known event, {oldest}")]
+pub struct Expired {
+    /// The revision asked for.
+    pub asked: u64,
+    /// The oldest revision that could have been asked for.
+    pub oldest: u64,
+}
+
+impl State {
+    pub(super) fn new(revision: u64) -> Self {
+        Self {
+            revision,
+            base: revision,
+            resources: BTreeMap::new(),
+            dependents: BTreeMap::new(),
+            revisions: watch::Sender::new(revision),
+        }
+    }
+
+    /// Puts an object that was read from disk, without an event.
+    pub(super) fn load(&mut self, key: &Key, object: Stored) {
+        let object = Arc::new(object);
+        self.index(key, None, Some(&object));
+        self.resource(&key.resource).put(key, object);
+    }
+
+    /// The newest revision.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The object under this key.
+    pub fn get(&self, key: &Key) -> Option<&Arc<Stored>> {
+        self.resources.get(&key.resource)?.objects.get(&key.namespace)?.get(&key.name)
+    }
+
+    /// All objects of a resource, of one namespace or of all, ordered by namespace and name.
+    pub fn list<'s>(
+        &'s self,
+        resource: &str,
+        namespace: Option<&'s str>,
+    ) -> impl Iterator<Item = (&'s Arc<str>, &'s Arc<str>, &'s Arc<Stored>)> {
+        let objects = self.resources.get(resource).map(|resource| &resource.objects);
+        objects
+            .into_iter()
+            .flatten()
+            .filter(move |(at, _)| namespace.is_none_or(|wanted| wanted == &***at))
+            .flat_map(|(at, names)| names.iter().map(move |(name, object)| (at, name, object)))
+    }
+
+    /// How many objects a resource has.
+    pub fn count(&self, resource: &str) -> usize {
+        let objects = self.resources.get(resource).map(|resource| &resource.objects);
+        objects.into_iter().flatten().map(|(_, names)| names.len()).sum()
+    }
+
+    /// The resources that have, or had, objects.
+    pub fn resources(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.resources.keys()
+    }
+
+    /// The objects of a resource as they were at an earlier revision.
+    pub fn list_at(
+        &self,
+        resource: &str,
+        namespace: Option<&str>,
+        revision: u64,
+    ) -> Result<BTreeMap<(Arc<str>, Arc<str>), Arc<Stored>>, Expired> {
+        let mut objects: BTreeMap<_, _> = self
+            .list(resource, namespace)
+            .map(|(at, name, object)| ((Arc::clone(at), Arc::clone(name)), Arc::clone(object)))
+            .collect();
+        for event in self.events_after(resource, revision)?.collect::<Vec<_>>().into_iter().rev() {
+            if namespace.is_some_and(|wanted| wanted != &*event.key.namespace) {
+                continue;
+            }
+            let at = (Arc::clone(&event.key.namespace), Arc::clone(&event.key.name));
+            match &event.before {
+                Some(before) => objects.insert(at, Arc::clone(before)),
+                None => objects.remove(&at),
+            };
+        }
+        Ok(objects)
+    }
+
+    /// The events of a resource after a revision, oldest first.
+    pub fn events_after(
+        &self,
+        resource: &str,
+        revision: u64,
+    ) -> Result<impl Iterator<Item = &Arc<Event>>, Expired> {
+        let window = self.resources.get(resource).map(|resource| &resource.window);
+        let oldest = window.map_or(self.base, |window| window.forgotten);
+        if revision < oldest {
+            return Err(Expired { asked: revision, oldest });
+        }
+        Ok(window.into_iter().flat_map(move |window| {
+            let first = window.events.partition_point(|event| event.revision() <= revision);
+            window.events.range(first..)
+        }))
+    }
+
+    /// Tells when a resource changes; the value is the revision of its last change.
+    pub(super) fn changes(&mut self, resource: &str) -> watch::Receiver<u64> {
+        self.resource(resource).changed.subscribe()
+    }
+
+    /// Tells when the newest revision changes.
+    pub(super) fn revisions(&self) -> watch::Receiver<u64> {
+        self.revisions.subscribe()
+    }
+
+    /// The objects that name this uid among their owners.
+    pub fn dependents(&self, uid: &str) -> impl Iterator<Item = &Key> {
+        self.dependents.get(uid).into_iter().flatten()
+    }
+
+    /// Makes a batch visible.
+    pub(super) fn apply(&mut self, batch: Batch) {
+        for event in batch.events {
+            let now = (!event.deleted).then_some(&event.object);
+            self.index(&event.key, event.before.as_ref(), now);
+            let resource = self.resource(&event.key.resource);
+            if event.deleted {
+                resource.remove(&event.key);
+            } else {
+                resource.put(&event.key, Arc::clone(&event.object));
+            }
+            resource.window.push(event);
+        }
+        self.revision = batch.revision;
+        for name in &batch.touched {
+            let resource = self.resource(name);
+            let last = resource.window.events.back().map_or(0, |event| event.revision());
+            resource.changed.send_replace(last);
+        }
+        self.revisions.send_replace(self.revision);
+    }
+
+    fn resource(&mut self, name: &str) -> &mut Resource {
+        if !self.resources.contains_key(name) {
+            let window = Window { events: VecDeque::new(), bytes: 0, forgotten: self.base };
+            let changed = watch::Sender::new(self.base);
+            let resource = Resource { objects: BTreeMap::new(), window, changed };
+            self.resources.insert(name.into(), resource);
+        }
+        self.resources.get_mut(name).expect("it was inserted above")
+    }
+
+    fn index(&mut self, key: &Key, before: Option<&Arc<Stored>>, now: Option<&Arc<Stored>>) {
+        for owner in before.iter().flat_map(|object| &object.meta.owners) {
+            if let Some(keys) = self.dependents.get_mut(owner) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.dependents.remove(owner);
+                }
+            }
+        }
+        for owner in now.iter().flat_map(|object| &object.meta.owners) {
+            self.dependents.entry(owner.clone()).or_default().insert(key.clone());
+        }
+    }
+}
+
+impl Resource {
+    fn put(&mut self, key: &Key, object: Arc<Stored>) {
+        let names = self.objects.entry(Arc::clone(&key.namespace)).or_default();
+        names.insert(Arc::clone(&key.name), object);
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(names) = self.objects.get_mut(&key.namespace) {
+            names.remove(&key.name);
+            if names.is_empty() {
+                self.objects.remove(&key.namespace);
+            }
+        }
+    }
+}
+
+impl Window {
+    fn push(&mut self, event: Arc<Event>) {
+        self.bytes += event.object.json.len();
+        self.events.push_back(event);
+        while self.events.len() > WINDOW_EVENTS
+            || (self.bytes > WINDOW_BYTES && self.events.len() > WINDOW_FLOOR)
+        {
+            let Some(oldest) = self.events.pop_front() else { break };
+            self.bytes -= oldest.object.json.len();
+            self.forgotten = oldest.revision();
+        }
+    }
+}
+
+/// Writes staged on top of a state, not yet visible.
+#[derive(Debug)]
+pub(super) struct Batch {
+    revision: u64,
+    overlay: BTreeMap<Key, Option<Arc<Stored>>>,
+    touched: BTreeSet<Arc<str>>,
+    events: Vec<Arc<Event>>,
+}
+
+impl Batch {
+    pub(super) fn on(state: &State) -> Self {
+        let revision = state.revision;
+        Self { revision, overlay: BTreeMap::new(), touched: BTreeSet::new(), events: Vec::new() }
+    }
+
+    /// Checks a write against the state and what was staged before it, and stages it.
+    pub(super) fn stage(&mut self, state: &State, write: Write) -> Result<Arc<Stored>, WriteError> {
+        let Write { key, change, expect, requires } = write;
+        if let Some(required) = requires
+            && self.look(state, &required).is_none_or(|object| object.meta.deleting)
+        {
+            return Err(WriteError::Required(required));
+        }
+        let before = self.look(state, &key).cloned();
+        match (expect, &before) {
+            (Expect::Absent, Some(_)) => return Err(WriteError::Exists(key)),
+            (Expect::Revision(_), None) => return Err(WriteError::Gone(key)),
+            (Expect::Revision(wanted), Some(found)) if wanted != found.revision => {
+                return Err(WriteError::Changed(key));
+            }
+            (Expect::Absent, None) | (Expect::Revision(_), Some(_)) => {}
+        }
+        let revision = self.revision + 1;
+        let (object, deleted) = match (change, &before) {
+            (Change::Put(draft), _) => (Arc::new(draft.at(revision)), false),
+            (Change::Delete, Some(before)) => (Arc::new(before.at(revision)), true),
+            (Change::Delete, None) => return Err(WriteError::Gone(key)),
+        };
+        self.revision = revision;
+        self.overlay.insert(key.clone(), (!deleted).then(|| Arc::clone(&object)));
+        self.touched.insert(Arc::clone(&key.resource));
+        self.events.push(Arc::new(Event { key, object: Arc::clone(&object), before, deleted }));
+        Ok(object)
+    }
+
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub(super) fn events(&self) -> &[Arc<Event>] {
+        &self.events
+    }
+
+    fn look<'a>(&'a self, state: &'a State, key: &Key) -> Option<&'a Arc<Stored>> {
+        match self.overlay.get(key) {
+            Some(staged) => staged.as_ref(),
+            None => state.get(key),
+        }
+    }
+}

@@ -1,0 +1,315 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const PODS: &str = "pods";
+
+fn key(name: &str) -> Key {
+    Key::new(PODS, "default", name)
+}
+
+fn object(name: &str, note: &str) -> Value {
+    json!({ "kind": "Pod", "metadata": { "name": name, "uid": name }, "note": note })
+}
+
+fn create(name: &str) -> Write {
+    let change = Change::Put(Draft::new(&object(name, "new")));
+    Write { key: key(name), change, expect: Expect::Absent, requires: None }
+}
+
+fn update(name: &str, revision: u64, note: &str) -> Write {
+    let change = Change::Put(Draft::new(&object(name, note)));
+    Write { key: key(name), change, expect: Expect::Revision(revision), requires: None }
+}
+
+fn delete(name: &str, revision: u64) -> Write {
+    let expect = Expect::Revision(revision);
+    Write { key: key(name), change: Change::Delete, expect, requires: None }
+}
+
+fn contents(store: &Store) -> BTreeMap<String, (u64, Value)> {
+    let state = store.read();
+    let all = state.list(PODS, None);
+    all.map(|(_, name, object)| (name.to_string(), (object.revision, object.value()))).collect()
+}
+
+struct Fixture {
+    directory: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn storage(&self) -> Storage {
+        Storage::Disk(self.directory.path().join("store.redb"))
+    }
+
+    fn open(&self) -> Store {
+        Store::open(&self.storage()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn an_object_carries_its_revision_in_its_text() {
+    let store = Store::open(&Storage::Memory).unwrap();
+    let stored = store.write(create("a")).await.unwrap();
+    assert_eq!(stored.value()["metadata"]["resourceVersion"], stored.revision.to_string());
+    assert_eq!(stored.value()["note"], "new");
+    let gone = store.write(delete("a", stored.revision)).await.unwrap();
+    assert_eq!(gone.value()["metadata"]["resourceVersion"], (stored.revision + 1).to_string());
+    assert!(store.get(&key("a")).is_none());
+}
+
+#[tokio::test]
+async fn a_write_that_expects_something_else_changes_nothing() {
+    let store = Store::open(&Storage::Memory).unwrap();
+    let first = store.write(create("a")).await.unwrap();
+    let before = contents(&store);
+    let revision = store.read().revision();
+    let stale = first.revision - 1;
+    assert!(matches!(store.write(create("a")).await, Err(WriteError::Exists(_))));
+    assert!(matches!(store.write(update("a", stale, "x")).await, Err(WriteError::Changed(_))));
+    assert!(matches!(store.write(delete("a", stale)).await, Err(WriteError::Changed(_))));
+    assert!(matches!(store.write(update("b", stale, "x")).await, Err(WriteError::Gone(_))));
+    assert_eq!(contents(&store), before);
+    assert_eq!(store.read().revision(), revision);
+}
+
+#[tokio::test]
+async fn a_required_object_must_be_there_and_stay() {
+    let store = Store::open(&Storage::Memory).unwrap();
+    let needy = || Write { requires: Some(key("owner")), ..create("needy") };
+    assert!(matches!(store.write(needy()).await, Err(WriteError::Required(_))));
+    let mut owner = object("owner", "");
+    owner["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let leaving = Write { change: Change::Put(Draft::new(&owner)), ..create("owner") };
+    let leaving = store.write(leaving).await.unwrap();
+    assert!(matches!(store.write(needy()).await, Err(WriteError::Required(_))));
+    store.write(update("owner", leaving.revision, "stays")).await.unwrap();
+    store.write(needy()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acknowledged_writes_survive_a_crash_and_the_revision_never_falls() {
+    let fixture = Fixture::new();
+    let mut revision = 0;
+    let mut expected = BTreeMap::new();
+    for round in 0..5 {
+        let store = fixture.open();
+        assert_eq!(contents(&store), expected);
+        assert!(store.read().revision() >= revision);
+        let writes = (0..40).map(|at| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let name = format!("p{round}-{at}");
+                let made = store.write(create(&name)).await.unwrap();
+                if at % 3 == 0 {
+                    store.write(delete(&name, made.revision)).await.unwrap();
+                } else {
+                    store.write(update(&name, made.revision, "changed")).await.unwrap();
+                }
+            })
+        });
+        for write in writes.collect::<Vec<_>>() {
+            write.await.unwrap();
+        }
+        expected = contents(&store);
+        assert_eq!(expected.len(), (round + 1) * 26);
+        revision = store.read().revision();
+        // Dropped without being closed.
+    }
+    let store = fixture.open();
+    assert_eq!(contents(&store), expected);
+    assert_eq!(store.read().revision(), revision);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_writers_of_one_object_each_revision_is_taken_by_one() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let first = store.write(create("a")).await.unwrap();
+    let attempts: Vec<_> = (0..50)
+        .map(|at| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                store.write(update("a", first.revision, &at.to_string())).await.is_ok()
+            })
+        })
+        .collect();
+    let mut won = 0;
+    for attempt in attempts {
+        won += usize::from(attempt.await.unwrap());
+    }
+    assert_eq!(won, 1);
+    assert_eq!(store.read().revision(), first.revision + 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_feed_is_ordered_and_complete_from_any_revision() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let start = store.read().revision();
+    let mut live = store.feed(PODS, Scope::All, start).unwrap();
+    let writers: Vec<_> = (0..8)
+        .map(|writer| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for at in 0..50 {
+                    let name = format!("w{writer}-{at}");
+                    let made = store.write(create(&name)).await.unwrap();
+                    store.write(delete(&name, made.revision)).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let mut seen = Vec::new();
+    while seen.len() < 800 {
+        let events = tokio::time::timeout(Duration::from_secs(20), live.next()).await.unwrap();
+        seen.extend(events.unwrap().iter().map(|event| event.revision()));
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let all: Vec<u64> = (start + 1..=start + 800).collect();
+    assert_eq!(seen, all);
+    for from in [0, 1, 399, 799] {
+        let mut feed = store.feed(PODS, Scope::All, start + from).unwrap();
+        let mut resumed = Vec::new();
+        loop {
+            let events = feed.take().unwrap();
+            if events.is_empty() {
+                break;
+            }
+            resumed.extend(events.iter().map(|event| event.revision()));
+        }
+        assert_eq!(resumed, all[usize::try_from(from).unwrap()..]);
+    }
+}
+
+#[tokio::test]
+async fn a_reader_behind_the_window_learns_that_it_lost_its_place() {
+    let store = Store::open(&Storage::Memory).unwrap();
+    let start = store.read().revision();
+    let mut slow = store.feed(PODS, Scope::All, start).unwrap();
+    let mut revision = store.write(create("a")).await.unwrap().revision;
+    for at in 0..10_000 {
+        revision = store.write(update("a", revision, &at.to_string())).await.unwrap().revision;
+    }
+    assert!(slow.take().is_err());
+    assert!(store.feed(PODS, Scope::All, start).is_err());
+    assert!(store.feed(PODS, Scope::All, start + 1).is_ok());
+    // Another resource has a window of its own.
+    assert!(store.feed("nodes", Scope::All, start).is_ok());
+}
+
+#[tokio::test]
+async fn events_from_before_the_start_are_unknown() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let made = store.write(create("a")).await.unwrap();
+    drop(store);
+    let store = fixture.open();
+    assert!(store.feed(PODS, Scope::All, made.revision - 1).is_err());
+    assert!(store.feed(PODS, Scope::All, made.revision).is_ok());
+    assert!(store.feed("nodes", Scope::All, made.revision - 1).is_err());
+}
+
+#[tokio::test]
+async fn the_past_can_be_listed_within_the_window() {
+    let store = Store::open(&Storage::Memory).unwrap();
+    let a = store.write(create("a")).await.unwrap();
+    let b = store.write(create("b")).await.unwrap();
+    let then = contents(&store);
+    store.write(update("a", a.revision, "later")).await.unwrap();
+    store.write(delete("b", b.revision)).await.unwrap();
+    store.write(create("c")).await.unwrap();
+    let past = store.read().list_at(PODS, None, b.revision).unwrap();
+    let past: BTreeMap<_, _> = past
+        .into_iter()
+        .map(|((_, name), object)| (name.to_string(), (object.revision, object.value())))
+        .collect();
+    assert_eq!(past, then);
+}
+
+#[tokio::test]
+async fn a_feed_of_one_namespace_sees_no_other() {
+    let store = Store::open(&Storage::Memory).unwrap();
+    let mut feed = store.feed(PODS, Scope::Namespace("default".into()), 1).unwrap();
+    let elsewhere = Write { key: Key::new(PODS, "other", "x"), ..create("x") };
+    store.write(elsewhere).await.unwrap();
+    assert!(feed.take().unwrap().is_empty());
+    store.write(create("here")).await.unwrap();
+    assert_eq!(feed.take().unwrap().len(), 1);
+    assert_eq!(feed.seen(), store.read().revision());
+}
+
+#[tokio::test]
+async fn a_closed_store_reads_but_does_not_write() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    store.write(create("a")).await.unwrap();
+    store.close().await;
+    assert!(matches!(store.write(create("b")).await, Err(WriteError::Closed)));
+    assert!(store.get(&key("a")).is_some());
+    // The file is free again although a handle is left.
+    assert_eq!(contents(&fixture.open()).len(), 1);
+}
+
+#[test]
+fn a_store_in_use_and_a_foreign_format_are_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    let path = fixture.directory.path().join("store.redb");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(matches!(Store::open(&fixture.storage()), Err(OpenError::InUse { .. })));
+    drop(store);
+    {
+        let database = redb::Database::create(&path).unwrap();
+        let transaction = database.begin_write().unwrap();
+        let table: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("numbers");
+        transaction.open_table(table).unwrap().insert("format", 99).unwrap();
+        transaction.commit().unwrap();
+    }
+    assert!(matches!(
+        Store::open(&fixture.storage()),
+        Err(OpenError::Format { found: 99, .. })
+    ));
+}
+
+#[test]
+fn a_damaged_record_is_named() {
+    let fixture = Fixture::new();
+    drop(fixture.open());
+    let path = fixture.directory.path().join("store.redb");
+    {
+        let database = redb::Database::create(&path).unwrap();
+        let transaction = database.begin_write().unwrap();
+        let table: redb::TableDefinition<'_, &str, &[u8]> = redb::TableDefinition::new("objects");
+        let mut objects = transaction.open_table(table).unwrap();
+        objects.insert("pods\0default\0a", b"\x01\0\0\0\0\0\0\0\0\0\0\0{".as_slice()).unwrap();
+        drop(objects);
+        transaction.commit().unwrap();
+    }
+    let Err(OpenError::Damaged { key, .. }) = Store::open(&fixture.storage()) else {
+        panic!("a damaged store was opened")
+    };
+    assert_eq!(key, "pods/default/a");
+}
+
+#[tokio::test]
+async fn owners_know_their_dependents() {
+    let store = Store::open(&Storage::Memory).unwrap();
+    let mut owned = object("a", "");
+    owned["metadata"]["ownerReferences"] = json!([{ "uid": "boss" }]);
+    let write = Write { change: Change::Put(Draft::new(&owned)), ..create("a") };
+    let stored = store.write(write).await.unwrap();
+    assert_eq!(store.read().dependents("boss").collect::<Vec<_>>(), [&key("a")]);
+    store.write(update("a", stored.revision, "free")).await.unwrap();
+    assert_eq!(store.read().dependents("boss").count(), 0);
+}
