@@ -57,6 +57,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .btree_map(".")
         .skip_debug(guarded.iter().map(|m| format!(".{}", m.full_name())))
         .build_transport(false)
+        // A call that a driver doesn't have answers UNIMPLEMENTED by itself.
+        .generate_default_stubs(true)
         .compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

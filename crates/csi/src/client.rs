@@ -21,7 +21,7 @@ use crate::{code_name, memory, proto};
 
 mod call_error;
 mod calls;
-mod connection;
+pub(crate) mod connection;
 mod deadlines;
 mod gate;
 mod info;
@@ -57,6 +57,12 @@ pub struct Driver {
     metrics: Option<Metrics>,
     gate: Option<Arc<dyn Gate>>,
     known: Arc<Known>,
+}
+
+/// A channel to a unix socket, for other services than CSI's, such as
+/// registration; lazy and self-renewing as a [`Driver`]'s, without its deadlines.
+pub fn channel(endpoint: &str) -> Result<Channel, EndpointError> {
+    Ok(connection::Line::to_socket(socket_path(endpoint)?).channel)
 }
 
 /// What the driver said about itself.
@@ -139,10 +145,11 @@ impl Driver {
                 .name
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner) = Some(info.name.as_str().into());
-            // Answers of two driver processes must not be mixed. The first
-            // call of all makes the connection, and is asked again for that.
-            if before == self.line.connections() {
-                *known = Some((before, Arc::clone(&info)));
+            // Answers of two driver processes must not be mixed: all must have
+            // come over one connection, be it the one that the first made.
+            let after = self.line.connections();
+            if after == before || (before, after) == (0, 1) {
+                *known = Some((after, Arc::clone(&info)));
                 return Ok(info);
             }
         }

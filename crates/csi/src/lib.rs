@@ -24,6 +24,8 @@ pub mod metrics;
 mod proto_debug;
 mod secrets;
 pub mod server;
+#[cfg(test)]
+mod testing;
 mod text;
 
 pub use client::{CallError, Deadlines, Driver, DriverInfo, Gate, Retry};

@@ -8,7 +8,9 @@ use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::transport::Channel;
 
+use crate::client::connection::Line;
 use crate::server::{ServeError, Services};
 
 /// As much as a unix socket buffers.
@@ -45,6 +47,11 @@ impl Socket {
         let (sender, incoming) = mpsc::unbounded_channel();
         *listener = Some(sender);
         Ok(Listener { incoming })
+    }
+
+    /// A channel to it, for other services than CSI's, such as registration.
+    pub fn channel(&self) -> Channel {
+        Line::to_memory(self.clone()).channel
     }
 
     pub(crate) fn dial(&self) -> io::Result<DuplexStream> {

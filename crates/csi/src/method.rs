@@ -51,6 +51,12 @@ pub trait Unary: CsiRequest {}
 /// A request that is answered by a stream of replies.
 pub trait Streams: CsiRequest {}
 
+/// A test's look at message types.
+#[cfg(test)]
+pub(crate) trait MessageVisitor {
+    fn visit<M: prost::Message + Default + fmt::Debug>(&mut self, name: &str);
+}
+
 macro_rules! methods {
     ($($service:ident: $shape:ident { $($method:ident: $request:ident => $reply:ident,)+ })+) => {
         /// A call of the protocol.
@@ -94,6 +100,21 @@ macro_rules! methods {
 
             impl $shape for proto::$request {}
         )+)+
+
+        /// Shows every request and reply type to a test.
+        #[cfg(test)]
+        pub(crate) fn visit_messages(visitor: &mut impl MessageVisitor) {
+            $($(
+                visitor.visit::<proto::$request>(stringify!($request));
+                visitor.visit::<proto::$reply>(stringify!($reply));
+            )+)+
+        }
+
+        /// The types of every call, for comparison with the proto.
+        #[cfg(test)]
+        pub(crate) const TYPES: &[(Method, &str, &str, &str)] = &[$($(
+            (Method::$method, stringify!($request), stringify!($reply), stringify!($shape)),
+        )+)+];
     };
 }
 
@@ -163,3 +184,6 @@ impl fmt::Display for Method {
         f.write_str(self.name())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -71,8 +71,8 @@ pub fn socket_path(endpoint: &str) -> Result<PathBuf, EndpointError> {
 
 /// A channel and the number of connections that it has made so far.
 #[derive(Clone)]
-pub(super) struct Line {
-    pub(super) channel: Channel,
+pub(crate) struct Line {
+    pub(crate) channel: Channel,
     made: Arc<AtomicU64>,
 }
 
@@ -84,7 +84,7 @@ impl Line {
         })
     }
 
-    pub(super) fn to_memory(socket: memory::Socket) -> Self {
+    pub(crate) fn to_memory(socket: memory::Socket) -> Self {
         Self::dialing(move || {
             let stream = socket.dial();
             async move { stream }

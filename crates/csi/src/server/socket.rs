@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use tokio::net::{UnixListener, UnixSocket};
 use tokio_stream::wrappers::UnixListenerStream;
 
@@ -162,12 +162,7 @@ fn listen(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     // belongs to every thread of the process, is left alone.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     socket.bind(path)?;
-    let made = fs::symlink_metadata(path)?;
-    let file = SocketFile {
-        path: path.to_owned(),
-        device: made.dev(),
-        inode: made.ino(),
-    };
+    let file = SocketFile::just_made(path)?;
     let listener = socket.listen(BACKLOG)?;
     Ok((listener, file))
 }
@@ -176,14 +171,29 @@ fn listen(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    device: u64,
-    inode: u64,
+    /// Keeps the inode in being, so that its number cannot be a successor's.
+    inode: File,
+}
+
+impl SocketFile {
+    fn just_made(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let inode = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Self {
+            path: path.to_owned(),
+            inode: inode.into(),
+        })
+    }
+
+    fn is_still_ours(&self) -> io::Result<bool> {
+        let (ours, found) = (self.inode.metadata()?, fs::symlink_metadata(&self.path)?);
+        Ok((ours.dev(), ours.ino()) == (found.dev(), found.ino()))
+    }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let ours = fs::symlink_metadata(&self.path)
-            .is_ok_and(|found| found.dev() == self.device && found.ino() == self.inode);
+        let ours = self.is_still_ours().unwrap_or(false);
         if ours && let Err(error) = fs::remove_file(&self.path) {
             tracing::warn!(path = %self.path.display(), %error, "could not remove the socket");
         }
