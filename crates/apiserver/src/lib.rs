@@ -9,27 +9,36 @@
 //! | `watch` | what a watcher sees of the past |
 //! | [`registry`] | what may happen to an object of any kind |
 //! | `admission` | the rules of single kinds |
+//! | `collector` | what goes because something else went |
+//! | [`pki`], `serve` | the cluster's authority, HTTPS |
 //! | [`http`](mod@crate::http) | the words of the protocol |
 //! | [`patch`], [`table`], [`selector`], [`discovery`], [`openapi`], [`kinds`] | pure parts of the protocol |
 
 mod admission;
 mod bootstrap;
+mod collector;
 pub mod discovery;
 pub mod http;
 pub mod kinds;
 pub mod openapi;
 pub mod patch;
+pub mod pki;
 pub mod refusal;
 pub mod registry;
 pub mod schema;
 pub mod selector;
+mod serve;
 pub mod store;
 pub mod table;
 mod watch;
 
+use std::future::Future;
 use std::sync::Arc;
 
+use tokio::net::TcpListener;
+
 pub use crate::http::{ApiService, LogError, LogRequest, LogSource, LogStream};
+pub use pki::{Pki, PkiError, Tls};
 pub use registry::{Clock, Entropy};
 use registry::Registry;
 pub use store::Storage;
@@ -70,6 +79,7 @@ pub enum StartError {
 pub struct ApiServer {
     registry: Registry,
     service: ApiService,
+    collector: tokio::task::JoinHandle<()>,
 }
 
 impl ApiServer {
@@ -87,7 +97,8 @@ impl ApiServer {
         let registry = Registry { store, clock, entropy };
         bootstrap::write(&registry).await.map_err(StartError::Bootstrap)?;
         let service = ApiService::new(registry.clone(), logs);
-        Ok(Self { registry, service })
+        let collector = tokio::spawn(collector::run(registry.clone()));
+        Ok(Self { registry, service, collector })
     }
 
     /// The API as a tower service for this process: `kube::Client::new(server.service(), "default")`.
@@ -95,8 +106,31 @@ impl ApiServer {
         self.service.clone()
     }
 
+    /// Serves HTTPS on this listener until `shutdown` resolves. Several may run at once.
+    pub fn serve(
+        &self,
+        listener: TcpListener,
+        tls: Tls,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        serve::run(self.service(), listener, tls, shutdown)
+    }
+
+    /// The store beneath the API, for whoever must see every change as it is committed,
+    /// such as the simulation's witness. Reading it is all that is meant.
+    pub fn store(&self) -> &Store {
+        &self.registry.store
+    }
+
     /// Writes what is queued and closes the store's file.
     pub async fn shutdown(self) {
+        self.collector.abort();
         self.registry.store.close().await;
+    }
+}
+
+impl Drop for ApiServer {
+    fn drop(&mut self) {
+        self.collector.abort();
     }
 }
