@@ -1,0 +1,43 @@
+//! What is left of a driver: for proofs that nothing is.
+
+use std::io;
+
+use orlop_host::{MountTable, loopdev};
+
+use super::pools::Pools;
+
+/// Everything in the kernel and on disk that belongs to these pools, one line each; empty if all
+/// volumes are gone without a trace.
+pub fn leftovers(pools: &Pools) -> io::Result<Vec<String>> {
+    let mounts = MountTable::read()?;
+    let devices = loopdev::list()?;
+    let mut left = Vec::new();
+    for node in pools.nodes() {
+        let Some(pool) = pools.pool(node) else {
+            continue;
+        };
+        for listed in devices
+            .iter()
+            .filter(|it| it.backing_path.starts_with(pool.directory()))
+        {
+            left.push(format!(
+                "loop{}: {}",
+                listed.number,
+                listed.backing_path.display()
+            ));
+            let source = format!("/dev/loop{}", listed.number);
+            for mount in mounts
+                .iter()
+                .filter(|mount| mount.source.as_os_str() == source.as_str())
+            {
+                left.push(format!("mount: {} of {source}", mount.point.display()));
+            }
+        }
+        for part in ["volumes", "unfinished", "doomed"] {
+            for entry in std::fs::read_dir(pool.directory().join(part))? {
+                left.push(format!("file: {}", entry?.path().display()));
+            }
+        }
+    }
+    Ok(left)
+}

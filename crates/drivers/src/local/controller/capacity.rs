@@ -1,0 +1,86 @@
+//! GetCapacity: what can still be promised.
+//!
+//! Truthful: the bytes that would be free if every volume were written full. Images are sparse, so
+//! the pool's free space alone would promise the same bytes to many.
+
+use orlop_csi::proto;
+use orlop_csi::server::CsiError;
+use tonic::Code;
+
+use crate::local::capability::{Access, Capability};
+use crate::local::parameters::{self, ParameterError};
+use crate::local::pools::{Pools, ReserveError};
+use crate::local::volume::NodeName;
+use crate::local::{size, topology};
+
+/// Why the capacity could not be told.
+#[derive(Debug, thiserror::Error)]
+pub enum CapacityError {
+    /// A class parameter is not known.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+    /// A pool could not be measured.
+    #[error(transparent)]
+    Measure(#[from] ReserveError),
+}
+
+impl CsiError for CapacityError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Parameter(_) => Code::InvalidArgument,
+            Self::Measure(_) => Code::Internal,
+        }
+    }
+}
+
+pub(super) fn capacity(
+    pools: &Pools,
+    request: proto::GetCapacityRequest,
+) -> Result<proto::GetCapacityResponse, CapacityError> {
+    let parameters = parameters::parse(request.parameters)?;
+    let default_fs = parameters::file_system(&parameters).unwrap_or(pools.default_fs());
+    let mut smallest = size::SMALLEST;
+    for wire in &request.volume_capabilities {
+        match Capability::parse(wire, default_fs) {
+            Ok(Capability {
+                access: Access::Mount(kind),
+                ..
+            }) => {
+                smallest = smallest.max(kind.smallest());
+            }
+            Ok(Capability {
+                access: Access::Block,
+                ..
+            }) => {}
+            // Of volumes that we cannot make, none can be made.
+            Err(_) => return Ok(proto::GetCapacityResponse::default()),
+        }
+    }
+    let (mut total, mut largest) = (0u64, 0u64);
+    for node in nodes(pools, request.accessible_topology.as_ref()) {
+        let available = pools.available(&node)? / size::BLOCK * size::BLOCK;
+        total = total.saturating_add(available);
+        largest = largest.max(available);
+    }
+    let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    Ok(proto::GetCapacityResponse {
+        available_capacity: signed(total),
+        maximum_volume_size: Some(signed(largest)),
+        minimum_volume_size: Some(signed(smallest)),
+    })
+}
+
+/// The nodes that a place means.
+fn nodes(pools: &Pools, place: Option<&proto::Topology>) -> Vec<NodeName> {
+    let Some(place) = place.filter(|place| !place.segments.is_empty()) else {
+        return pools.nodes().cloned().collect();
+    };
+    let requirement = proto::TopologyRequirement {
+        requisite: vec![place.clone()],
+        preferred: Vec::new(),
+    };
+    match topology::Wanted::parse(Some(&requirement), pools.driver_name()) {
+        topology::Wanted::OneOf(nodes) => nodes,
+        topology::Wanted::Anywhere => pools.nodes().cloned().collect(),
+    }
+}

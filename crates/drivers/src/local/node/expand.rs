@@ -1,0 +1,165 @@
+//! NodeExpandVolume: the device and the file system follow the image, while in use.
+
+use std::io;
+use std::path::PathBuf;
+
+use orlop_csi::proto;
+use orlop_csi::server::CsiError;
+use orlop_host::filesystem::{self, GrowError};
+use tonic::Code;
+
+use super::Here;
+use super::observe::{ObserveError, Use};
+use super::stats::form_at;
+use crate::local::capability::Access;
+use crate::local::fields::{self, FieldError};
+use crate::local::in_flight::Busy;
+use crate::local::pools::FindError;
+use crate::local::size::{SizeError, SizeRange};
+use crate::local::volume::{Staged, VolumeId};
+
+/// Why a volume did not grow on its node.
+#[derive(Debug, thiserror::Error)]
+pub enum ExpandError {
+    /// A field is unusable.
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    /// The volume is unknown or damaged.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// Another call is at it.
+    #[error(transparent)]
+    Busy(#[from] Busy),
+    /// The sizes make no sense.
+    #[error("the capacity range cannot be met")]
+    Size(#[source] SizeError),
+    /// It was not promised that much.
+    #[error(
+        "volume {id} has {has} bytes, which is not in the range; call ControllerExpandVolume first"
+    )]
+    NotPromised {
+        /// The volume.
+        id: VolumeId,
+        /// Its size.
+        has: u64,
+    },
+    /// It is not there.
+    #[error("volume {id} is not at {}", path.display())]
+    NotThere {
+        /// The volume.
+        id: VolumeId,
+        /// The path.
+        path: PathBuf,
+    },
+    /// A read-only file system cannot grow.
+    #[error("volume {id} is staged read-only and cannot grow; stage it writable first")]
+    ReadOnly {
+        /// The volume.
+        id: VolumeId,
+    },
+    /// Its state could not be seen.
+    #[error("could not see the state of volume {id}")]
+    Observe {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: ObserveError,
+    },
+    /// The device did not follow its image.
+    #[error("could not grow the device of volume {id}")]
+    Device {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The file system did not follow its device.
+    #[error("could not grow the file system of volume {id}")]
+    Grow {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: GrowError,
+    },
+}
+
+impl CsiError for ExpandError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Field(_) | Self::Size(SizeError::Negative | SizeError::Empty) => {
+                Code::InvalidArgument
+            }
+            Self::Size(SizeError::Contradiction { .. } | SizeError::OutOfRange { .. })
+            | Self::NotPromised { .. } => Code::OutOfRange,
+            Self::Find(FindError::Unknown { .. }) | Self::NotThere { .. } => Code::NotFound,
+            Self::Find(FindError::Broken { .. }) => Code::DataLoss,
+            Self::Busy(_) => Code::Aborted,
+            Self::ReadOnly { .. }
+            | Self::Grow {
+                source: GrowError::NotAllowed { .. },
+                ..
+            } => Code::FailedPrecondition,
+            Self::Observe { .. }
+            | Self::Device { .. }
+            | Self::Grow {
+                source: GrowError::Capabilities(_) | GrowError::Program { .. },
+                ..
+            } => Code::Internal,
+        }
+    }
+}
+
+pub(super) fn expand(
+    here: Here<'_>,
+    request: proto::NodeExpandVolumeRequest,
+) -> Result<proto::NodeExpandVolumeResponse, ExpandError> {
+    let id = fields::volume_id(&request.volume_id)?;
+    fields::path("volume_path", &request.volume_path)?;
+    let id = here.find(id)?.record.id;
+    let path = fields::absolute("volume_path", &request.volume_path)?;
+    let _turn = here.pools.in_flight().begin(&id)?;
+    let volume = here.find(id.as_str())?;
+    let size = volume.record.capacity_bytes;
+    if let Some(range) = &request.capacity_range {
+        let range = SizeRange::parse(range).map_err(ExpandError::Size)?;
+        if !range.contains(size) {
+            return Err(ExpandError::NotPromised { id, has: size });
+        }
+    }
+    let found = Use::observe(here.pools, &volume).map_err(|source| ExpandError::Observe {
+        id: id.clone(),
+        source,
+    })?;
+    match (
+        form_at(&found.record, &path),
+        &found.record.staged,
+        found.writable(),
+    ) {
+        (Some(form), Some(staged), Some(_)) => grow(&id, form, staged, &found)?,
+        _ => return Err(ExpandError::NotThere { id, path }),
+    }
+    Ok(proto::NodeExpandVolumeResponse {
+        capacity_bytes: i64::try_from(size).unwrap_or(i64::MAX),
+    })
+}
+
+fn grow(id: &VolumeId, form: Access, staged: &Staged, found: &Use) -> Result<(), ExpandError> {
+    let id = || id.clone();
+    if let (Access::Mount(_), true) = (form, staged.publication.read_only) {
+        return Err(ExpandError::ReadOnly { id: id() });
+    }
+    for device in &found.devices {
+        device
+            .device
+            .refresh_size()
+            .map_err(|source| ExpandError::Device { id: id(), source })?;
+    }
+    let (Access::Mount(kind), Some(device)) = (form, found.writable()) else {
+        return Ok(());
+    };
+    filesystem::grow(kind, &device.path(), &staged.path)
+        .map_err(|source| ExpandError::Grow { id: id(), source })
+}

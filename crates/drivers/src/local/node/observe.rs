@@ -1,0 +1,194 @@
+//! What the kernel and the record say about a volume on its node.
+//!
+//! Looks, and gives back devices that nobody uses. Nothing else changes here.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use orlop_host::loopdev::{Access, Lifetime, LoopStatus};
+use orlop_host::place::{Kind, Occupant};
+use orlop_host::{DeviceNumber, LoopDevice, MountTable, Place};
+
+use crate::local::pool::StoreError;
+use crate::local::pools::{Pools, Volume};
+use crate::local::volume::NodeRecord;
+
+/// Why the state of a volume on its node could not be seen or tidied.
+#[derive(Debug, thiserror::Error)]
+pub enum ObserveError {
+    /// Its files could not be read.
+    #[error("could not read the volume's files")]
+    Store(#[source] StoreError),
+    /// The kernel did not tell about its loop devices.
+    #[error("could not read the table of loop devices")]
+    Devices(#[source] io::Error),
+    /// The kernel did not tell about mounts.
+    #[error("could not read the mount table")]
+    Mounts(#[source] io::Error),
+    /// A path could not be looked at.
+    #[error("could not look at {}", path.display())]
+    Look {
+        /// Which.
+        path: std::path::PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A device could not be given back.
+    #[error("could not detach {}", device.display())]
+    Detach {
+        /// Which.
+        device: std::path::PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A volume on its node, as found.
+#[derive(Debug)]
+pub(in crate::local) struct Use {
+    /// What was meant.
+    pub(super) record: NodeRecord,
+    /// The image, at least as large as promised.
+    pub(super) image: File,
+    /// The loop devices that have it.
+    pub(super) devices: Vec<Device>,
+}
+
+/// A loop device of the volume.
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) device: LoopDevice,
+    status: LoopStatus,
+    mounted: bool,
+}
+
+impl Use {
+    pub(in crate::local) fn observe(pools: &Pools, volume: &Volume) -> Result<Self, ObserveError> {
+        let pool = pools.pool_of(volume);
+        let record = pool
+            .node_record(&volume.record.id)
+            .map_err(ObserveError::Store)?;
+        let image = pool
+            .open_image(&volume.record)
+            .map_err(ObserveError::Store)?;
+        let found = LoopDevice::find(&image).map_err(ObserveError::Devices)?;
+        let mut devices = Vec::with_capacity(found.len());
+        if !found.is_empty() {
+            let mounts = MountTable::read().map_err(ObserveError::Mounts)?;
+            for device in found {
+                let Some(status) = device.status().map_err(ObserveError::Devices)? else {
+                    continue;
+                };
+                let mounted = mounts.of_device(device.device_number()).next().is_some();
+                devices.push(Device {
+                    device,
+                    status,
+                    mounted,
+                });
+            }
+        }
+        Ok(Self {
+            record,
+            image,
+            devices,
+        })
+    }
+
+    /// Whether taking the volume away would take it from somebody.
+    pub(in crate::local) fn is_in_use(&self) -> bool {
+        self.devices.iter().any(|device| device.mounted)
+            || (self.record.staged.is_some() && !self.devices.is_empty())
+    }
+
+    /// Gives back all devices. Those that somebody still has open go with the last closer.
+    pub(in crate::local) fn release_devices(self) -> Result<(), ObserveError> {
+        self.devices.into_iter().try_for_each(Device::release)
+    }
+
+    /// The device that can be written to, if there is one.
+    pub(super) fn writable(&self) -> Option<&LoopDevice> {
+        self.with_access(Access::ReadWrite)
+    }
+
+    /// The device of read-only block publications, if there is one.
+    pub(super) fn read_only(&self) -> Option<&LoopDevice> {
+        self.with_access(Access::ReadOnly)
+    }
+
+    fn with_access(&self, access: Access) -> Option<&LoopDevice> {
+        self.devices
+            .iter()
+            .find(|device| device.status.access == access)
+            .map(|it| &it.device)
+    }
+
+    /// What a path shows.
+    pub(super) fn shown_at(&self, path: &Path) -> Result<Shown, ObserveError> {
+        let failed = |source| ObserveError::Look {
+            path: path.to_owned(),
+            source,
+        };
+        let place = match Place::at(path) {
+            Ok(place) => place,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Shown::Nothing),
+            Err(error) => return Err(failed(error)),
+        };
+        Ok(self.recognise(place.look().map_err(failed)?))
+    }
+
+    fn recognise(&self, occupant: Occupant) -> Shown {
+        let ours = |number: DeviceNumber| {
+            self.devices
+                .iter()
+                .any(|device| device.device.device_number() == number)
+        };
+        match occupant {
+            Occupant::Absent => Shown::Nothing,
+            Occupant::Plain(kind) => Shown::Plain(kind),
+            Occupant::Mounted {
+                kind: Kind::BlockDevice(number),
+                ..
+            } if ours(number) => Shown::Volume,
+            Occupant::Mounted { device, .. } if ours(device) => Shown::Volume,
+            Occupant::Mounted { .. } => Shown::Foreign,
+            Occupant::Unreachable => Shown::Unreachable,
+        }
+    }
+}
+
+impl Device {
+    /// Gives the device back, at once or with its last user.
+    pub(super) fn release(self) -> Result<(), ObserveError> {
+        // Such a device goes by itself; to detach it would change nothing.
+        if self.status.lifetime == Lifetime::LastClose {
+            return Ok(());
+        }
+        let path = self.device.path();
+        self.device.detach().map_err(|source| ObserveError::Detach {
+            device: path,
+            source,
+        })
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.status.access == Access::ReadOnly
+    }
+}
+
+/// What a path shows, in this volume's terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// The path does not exist.
+    Nothing,
+    /// Something is there, but no mount.
+    Plain(Kind),
+    /// This volume.
+    Volume,
+    /// A mount of something else.
+    Foreign,
+    /// A mount that no longer answers.
+    Unreachable,
+}

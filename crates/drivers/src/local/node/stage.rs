@@ -1,0 +1,529 @@
+//! NodeStageVolume: a volume becomes a mounted file system, or a device.
+//!
+//! A blank volume is formatted here. Order, each step on disk before the next: the image with its
+//! file system, the record that it has one, the record that it is staged, the mount. The loop
+//! device belongs to the mount and vanishes with it, or with us if we die before mounting.
+
+use std::io;
+use std::path::PathBuf;
+
+use orlop_csi::server::CsiError;
+use orlop_csi::{limits, proto};
+use orlop_host::filesystem::{self, Signature};
+use orlop_host::loopdev::{Access as DeviceAccess, AttachError, Lifetime};
+use orlop_host::mount::{self, MountError, NewMount};
+use orlop_host::program::ProgramError;
+use orlop_host::{FsKind, LoopDevice, Place};
+use tonic::Code;
+
+use super::Here;
+use super::observe::{ObserveError, Shown, Use};
+use crate::local::capability::{
+    Access, Capability, CapabilityError, Mode, MountOptions, OptionRefused,
+};
+use crate::local::fields::{self, FieldError};
+use crate::local::in_flight::Busy;
+use crate::local::parameters;
+use crate::local::pool::{FormatError, StoreError};
+use crate::local::pools::{FindError, Volume};
+use crate::local::volume::{Content, NodeRecord, Publication, Staged, VolumeId};
+
+/// Why a volume was not staged.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    /// A field is unusable.
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    /// The volume is unknown or damaged.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// The capability cannot be had.
+    #[error("volume {id} cannot be used like this")]
+    Capability {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: CapabilityError,
+    },
+    /// A mount option is not allowed.
+    #[error("volume {id} cannot be mounted like this")]
+    Option {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: OptionRefused,
+    },
+    /// Another call is at it.
+    #[error(transparent)]
+    Busy(#[from] Busy),
+    /// It is staged there in another way.
+    #[error("volume {id} is already staged there in another way; unstage it first")]
+    Differs {
+        /// The volume.
+        id: VolumeId,
+    },
+    /// It is staged at another path.
+    #[error("volume {id} is already staged at {}; unstage it first", at.display())]
+    Elsewhere {
+        /// The volume.
+        id: VolumeId,
+        /// Where.
+        at: PathBuf,
+    },
+    /// The path is taken.
+    #[error("something else is mounted at {}; unmount it first", path.display())]
+    Occupied {
+        /// The path.
+        path: PathBuf,
+    },
+    /// It holds something else.
+    #[error("volume {id} holds {holds} and is never formatted over it")]
+    Holds {
+        /// The volume.
+        id: VolumeId,
+        /// What it holds.
+        holds: String,
+    },
+    /// It is too small for the file system.
+    #[error("volume {id} is too small for {kind}, which needs {} bytes", kind.smallest())]
+    TooSmall {
+        /// The volume.
+        id: VolumeId,
+        /// The file system.
+        kind: FsKind,
+    },
+    /// Its file system is gone.
+    #[error("volume {id} should hold {kind} and does not; restore its image from a backup")]
+    Corrupt {
+        /// The volume.
+        id: VolumeId,
+        /// What should be there.
+        kind: FsKind,
+    },
+    /// Its state could not be seen.
+    #[error("could not see the state of volume {id}")]
+    Observe {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: ObserveError,
+    },
+    /// The image could not be read.
+    #[error("could not read the image of volume {id}")]
+    Probe {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Formatting failed.
+    #[error("could not give volume {id} a file system")]
+    Format {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: FormatError,
+    },
+    /// A record could not be written.
+    #[error("could not record the staging of volume {id}")]
+    Store {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
+    /// There is no loop device for it.
+    #[error("could not get a loop device for volume {id}")]
+    Attach {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: AttachError,
+    },
+    /// Its damaged file system could not be repaired.
+    #[error("volume {id} is damaged; repair it by hand")]
+    Repair {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: ProgramError,
+    },
+    /// The staging path cannot be used.
+    #[error("could not use the staging path {}", path.display())]
+    Place {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It could not be mounted.
+    #[error("could not mount volume {id}")]
+    Mount {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: MountError,
+    },
+}
+
+impl CsiError for StageError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Field(_) | Self::Capability { .. } | Self::Option { .. } => Code::InvalidArgument,
+            Self::Find(FindError::Unknown { .. }) => Code::NotFound,
+            Self::Find(FindError::Broken { .. }) | Self::Corrupt { .. } => Code::DataLoss,
+            Self::Busy(_) => Code::Aborted,
+            Self::Differs { .. } => Code::AlreadyExists,
+            Self::Elsewhere { .. }
+            | Self::Occupied { .. }
+            | Self::Holds { .. }
+            | Self::TooSmall { .. } => Code::FailedPrecondition,
+            Self::Format {
+                source: FormatError::Store(StoreError::Full(_)),
+                ..
+            }
+            | Self::Store {
+                source: StoreError::Full(_),
+                ..
+            }
+            | Self::Attach {
+                source: AttachError::Contended { .. } | AttachError::NoneLeft(_),
+                ..
+            } => Code::ResourceExhausted,
+            Self::Observe { .. }
+            | Self::Probe { .. }
+            | Self::Format { .. }
+            | Self::Store { .. }
+            | Self::Attach { .. }
+            | Self::Repair { .. }
+            | Self::Place { .. }
+            | Self::Mount { .. } => Code::Internal,
+        }
+    }
+}
+
+/// How a volume shall be staged.
+#[derive(Debug)]
+struct Wanted {
+    staged: Staged,
+    options: Option<MountOptions>,
+}
+
+impl Wanted {
+    fn parse(
+        here: Here<'_>,
+        volume: &Volume,
+        request: &proto::NodeStageVolumeRequest,
+        wire: &proto::VolumeCapability,
+    ) -> Result<Self, StageError> {
+        let id = || volume.record.id.clone();
+        let path = fields::absolute("staging_target_path", &request.staging_target_path)?;
+        let default =
+            parameters::file_system(&volume.record.parameters).unwrap_or(here.pools.default_fs());
+        let capability = Capability::parse(wire, default)
+            .map_err(|source| StageError::Capability { id: id(), source })?;
+        let options = match (capability.access, &wire.access_type) {
+            (Access::Mount(kind), Some(proto::volume_capability::AccessType::Mount(mount))) => {
+                Some(
+                    MountOptions::parse(&mount.mount_flags, kind)
+                        .map_err(|source| StageError::Option { id: id(), source })?,
+                )
+            }
+            _ => None,
+        };
+        let published = volume.record.publications.get(here.node);
+        let read_only = capability.mode == Mode::SingleNodeReader
+            || published.is_some_and(|publication| publication.read_only)
+            || options
+                .as_ref()
+                .is_some_and(|options| options.restrictions.read_only);
+        let staged = Staged {
+            path,
+            publication: Publication {
+                capability,
+                read_only,
+            },
+        };
+        Ok(Self { staged, options })
+    }
+}
+
+/// What is to be done with the image before it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Preparation {
+    Nothing,
+    Format(FsKind),
+    Repair(FsKind),
+    /// It will be written to by others than us: on record before they can.
+    MarkRaw,
+}
+
+/// Whether the volume is staged already, may be staged now, or is in the way.
+fn plan_staging(
+    id: &VolumeId,
+    wanted: &Staged,
+    record: &NodeRecord,
+    shown: &impl Fn(&Staged) -> Result<Shown, StageError>,
+) -> Result<Staging, StageError> {
+    let there = shown(wanted)?;
+    match &record.staged {
+        Some(staged) if staged.path == wanted.path => {
+            let real = shown(staged)? == Shown::Volume;
+            match (real, staged.publication == wanted.publication) {
+                (true, true) => Ok(Staging::Done),
+                (true, false) => Err(StageError::Differs { id: id.clone() }),
+                // Meant, but killed before it was done.
+                (false, _) => free(there, wanted),
+            }
+        }
+        Some(staged) if shown(staged)? == Shown::Volume => Err(StageError::Elsewhere {
+            id: id.clone(),
+            at: staged.path.clone(),
+        }),
+        Some(_) | None => free(there, wanted),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Staging {
+    Done,
+    Do,
+}
+
+fn free(there: Shown, wanted: &Staged) -> Result<Staging, StageError> {
+    match (there, wanted.publication.capability.access) {
+        // A device is not mounted at its staging path: whatever is there is the caller's.
+        (_, Access::Block) | (Shown::Nothing | Shown::Plain(_), Access::Mount(_)) => {
+            Ok(Staging::Do)
+        }
+        (Shown::Volume | Shown::Foreign | Shown::Unreachable, Access::Mount(_)) => {
+            Err(StageError::Occupied {
+                path: wanted.path.clone(),
+            })
+        }
+    }
+}
+
+/// What the image needs. The record decides; the image's own words only confirm it.
+fn plan_image(
+    volume: &Volume,
+    access: Access,
+    signature: Signature,
+) -> Result<Preparation, StageError> {
+    let id = || volume.record.id.clone();
+    let holds = |holds: String| StageError::Holds { id: id(), holds };
+    let known = |wanted: FsKind| match signature {
+        Signature::Known { kind, damaged } if kind == wanted => Some(if damaged {
+            Preparation::Repair(kind)
+        } else {
+            Preparation::Nothing
+        }),
+        _ => None,
+    };
+    match (access, volume.record.content) {
+        (Access::Block, Content::Blank) => Ok(Preparation::MarkRaw),
+        (Access::Block, Content::Raw) => Ok(Preparation::Nothing),
+        (Access::Block, Content::FileSystem(kind)) => Err(holds(format!("an {kind} file system"))),
+        (Access::Mount(wanted), Content::FileSystem(kind)) if wanted != kind => {
+            Err(holds(format!("an {kind} file system")))
+        }
+        (Access::Mount(wanted), Content::FileSystem(_)) => {
+            known(wanted).ok_or(StageError::Corrupt {
+                id: id(),
+                kind: wanted,
+            })
+        }
+        (Access::Mount(wanted), Content::Raw) if signature != Signature::Hole => {
+            known(wanted).ok_or_else(|| holds("data that was written to it as a device".into()))
+        }
+        (Access::Mount(wanted), Content::Blank | Content::Raw) => {
+            if volume.record.capacity_bytes < wanted.smallest() {
+                return Err(StageError::TooSmall {
+                    id: id(),
+                    kind: wanted,
+                });
+            }
+            Ok(Preparation::Format(wanted))
+        }
+    }
+}
+
+pub(super) fn stage(
+    here: Here<'_>,
+    request: proto::NodeStageVolumeRequest,
+) -> Result<proto::NodeStageVolumeResponse, StageError> {
+    let id = fields::volume_id(&request.volume_id)?;
+    fields::path("staging_target_path", &request.staging_target_path)?;
+    let wire = request
+        .volume_capability
+        .as_ref()
+        .ok_or(FieldError::missing("volume_capability"))?;
+    limits::volume_capability(wire).map_err(FieldError::from)?;
+    let id = here.find(id)?.record.id;
+    let _turn = here.pools.in_flight().begin(&id)?;
+    let mut volume = here.find(id.as_str())?;
+    let wanted = Wanted::parse(here, &volume, &request, wire)?;
+    let observe = |source| StageError::Observe {
+        id: id.clone(),
+        source,
+    };
+    let found = Use::observe(here.pools, &volume).map_err(observe)?;
+
+    let shown = |staged: &Staged| match staged.publication.capability.access {
+        Access::Mount(_) => found.shown_at(&staged.path).map_err(observe),
+        Access::Block if found.writable().is_some() => Ok(Shown::Volume),
+        Access::Block => Ok(Shown::Nothing),
+    };
+    match plan_staging(&id, &wanted.staged, &found.record, &shown)? {
+        Staging::Done => {}
+        Staging::Do => {
+            let signature =
+                filesystem::probe(&found.image).map_err(|source| StageError::Probe {
+                    id: id.clone(),
+                    source,
+                })?;
+            let access = wanted.staged.publication.capability.access;
+            let preparation = plan_image(&volume, access, signature)?;
+            let found = prepare(here, &mut volume, found, preparation)?;
+            bring_up(here, &volume, &wanted, found)?;
+        }
+    }
+    Ok(proto::NodeStageVolumeResponse {})
+}
+
+/// Makes the image ready, and sees anew what changed by that.
+fn prepare(
+    here: Here<'_>,
+    volume: &mut Volume,
+    found: Use,
+    preparation: Preparation,
+) -> Result<Use, StageError> {
+    let id = volume.record.id.clone();
+    let pool = here.pools.pool_of(volume);
+    let content = match preparation {
+        Preparation::Nothing => return Ok(found),
+        Preparation::Repair(kind) => {
+            // Mounted already, somewhere: then it is the kernel's, and not ours to repair.
+            if found.devices.is_empty() {
+                filesystem::repair(kind, &pool.image(&id))
+                    .map_err(|source| StageError::Repair { id, source })?;
+            }
+            return Ok(found);
+        }
+        Preparation::MarkRaw => Content::Raw,
+        Preparation::Format(kind) => {
+            pool.format(&volume.record, kind)
+                .map_err(|source| StageError::Format {
+                    id: id.clone(),
+                    source,
+                })?;
+            Content::FileSystem(kind)
+        }
+    };
+    volume.record.content = content;
+    here.pools
+        .save(volume)
+        .map_err(|source| StageError::Store {
+            id: id.clone(),
+            source,
+        })?;
+    Use::observe(here.pools, volume).map_err(|source| StageError::Observe { id, source })
+}
+
+/// Records what is meant and does it; takes the record back if it fails.
+fn bring_up(
+    here: Here<'_>,
+    volume: &Volume,
+    wanted: &Wanted,
+    mut found: Use,
+) -> Result<(), StageError> {
+    let id = &volume.record.id;
+    let pool = here.pools.pool_of(volume);
+    let store = |source| StageError::Store {
+        id: id.clone(),
+        source,
+    };
+    found.record.staged = Some(wanted.staged.clone());
+    pool.write_node_record(id, &found.record).map_err(store)?;
+    let done = match &wanted.options {
+        Some(options) => mount_volume(volume, wanted, options, &found),
+        None => device(id, &found, Lifetime::UntilDetached, |_| Ok(())),
+    };
+    if done.is_err() {
+        found.record.staged = None;
+        pool.write_node_record(id, &found.record).map_err(store)?;
+    }
+    done
+}
+
+fn mount_volume(
+    volume: &Volume,
+    wanted: &Wanted,
+    options: &MountOptions,
+    found: &Use,
+) -> Result<(), StageError> {
+    let id = &volume.record.id;
+    let Publication {
+        capability,
+        read_only,
+    } = wanted.staged.publication;
+    let Access::Mount(kind) = capability.access else {
+        return Ok(());
+    };
+    let path = &wanted.staged.path;
+    let place = |source| StageError::Place {
+        path: path.clone(),
+        source,
+    };
+    let target = Place::at(path).map_err(place)?;
+    target.make_directory(0o750).map_err(place)?;
+    let target = target.open().map_err(place)?;
+    let mut restrictions = options.restrictions;
+    restrictions.read_only = read_only;
+    device(id, found, Lifetime::LastClose, |device| {
+        let source = device.path();
+        let new = NewMount {
+            fs_type: kind.name(),
+            source: &source,
+            restrictions,
+            options: &options.file_system,
+        };
+        mount::mount(&new, target).map_err(|source| StageError::Mount {
+            id: id.clone(),
+            source,
+        })
+    })
+}
+
+/// Uses the volume's writable device: the one that it has, for an image must never have two.
+fn device(
+    id: &VolumeId,
+    found: &Use,
+    lifetime: Lifetime,
+    with: impl FnOnce(&LoopDevice) -> Result<(), StageError>,
+) -> Result<(), StageError> {
+    match found.writable() {
+        Some(device) => with(device),
+        None => {
+            let device = LoopDevice::attach(&found.image, DeviceAccess::ReadWrite, lifetime)
+                .map_err(|source| StageError::Attach {
+                    id: id.clone(),
+                    source,
+                })?;
+            with(&device)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! NodeGetVolumeStats: how full a volume is.
+
+use std::io;
+use std::path::PathBuf;
+
+use orlop_csi::proto;
+use orlop_csi::proto::volume_usage::Unit;
+use orlop_csi::server::CsiError;
+use orlop_host::{Place, filesystem};
+use tonic::Code;
+
+use super::Here;
+use super::observe::{ObserveError, Shown, Use};
+use crate::local::capability::Access;
+use crate::local::fields::{self, FieldError};
+use crate::local::pools::FindError;
+use crate::local::volume::{NodeRecord, VolumeId};
+
+/// Why a volume could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum StatsError {
+    /// A field is unusable.
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    /// The volume is unknown or damaged.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// It is not there.
+    #[error("volume {id} is not at {}", path.display())]
+    NotThere {
+        /// The volume.
+        id: VolumeId,
+        /// The path.
+        path: PathBuf,
+    },
+    /// Its state could not be seen.
+    #[error("could not see the state of volume {id}")]
+    Observe {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: ObserveError,
+    },
+    /// The file system did not tell.
+    #[error("could not measure volume {id}")]
+    Measure {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl CsiError for StatsError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Field(_) => Code::InvalidArgument,
+            Self::Find(FindError::Unknown { .. }) | Self::NotThere { .. } => Code::NotFound,
+            Self::Find(FindError::Broken { .. }) => Code::DataLoss,
+            Self::Observe { .. } | Self::Measure { .. } => Code::Internal,
+        }
+    }
+}
+
+/// In which form a volume is at a path, by the record.
+pub(super) fn form_at(record: &NodeRecord, path: &std::path::Path) -> Option<Access> {
+    let staged = record.staged.as_ref().filter(|staged| staged.path == path);
+    let publication = staged
+        .map(|staged| &staged.publication)
+        .or_else(|| record.targets.get(path))?;
+    Some(publication.capability.access)
+}
+
+pub(super) fn stats(
+    here: Here<'_>,
+    request: proto::NodeGetVolumeStatsRequest,
+) -> Result<proto::NodeGetVolumeStatsResponse, StatsError> {
+    let id = fields::volume_id(&request.volume_id)?;
+    fields::path("volume_path", &request.volume_path)?;
+    let volume = here.find(id)?;
+    let id = volume.record.id.clone();
+    let path = fields::absolute("volume_path", &request.volume_path)?;
+    let observe = |source| StatsError::Observe {
+        id: id.clone(),
+        source,
+    };
+    let found = Use::observe(here.pools, &volume).map_err(observe)?;
+    let measure = |source| StatsError::Measure {
+        id: id.clone(),
+        source,
+    };
+    let usage = match form_at(&found.record, &path) {
+        Some(Access::Mount(_)) if found.shown_at(&path).map_err(observe)? == Shown::Volume => {
+            files(&path).map_err(measure)?
+        }
+        Some(Access::Block) if found.writable().is_some() => {
+            let bytes = proto::VolumeUsage {
+                total: signed(volume.record.capacity_bytes),
+                unit: Unit::Bytes.into(),
+                ..Default::default()
+            };
+            vec![bytes]
+        }
+        Some(_) | None => return Err(StatsError::NotThere { id, path }),
+    };
+    Ok(proto::NodeGetVolumeStatsResponse {
+        usage,
+        volume_condition: None,
+    })
+}
+
+fn files(path: &std::path::Path) -> io::Result<Vec<proto::VolumeUsage>> {
+    let usage = filesystem::usage_of(Place::at(path)?.open()?)?;
+    let bytes = proto::VolumeUsage {
+        available: signed(usage.available_bytes),
+        total: signed(usage.total_bytes),
+        used: signed(usage.used_bytes),
+        unit: Unit::Bytes.into(),
+    };
+    let inodes = proto::VolumeUsage {
+        available: signed(usage.free_inodes),
+        total: signed(usage.total_inodes),
+        used: signed(usage.total_inodes.saturating_sub(usage.free_inodes)),
+        unit: Unit::Inodes.into(),
+    };
+    Ok(vec![bytes, inodes])
+}
+
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

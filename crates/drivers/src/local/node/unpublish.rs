@@ -1,0 +1,208 @@
+//! NodeUnpublishVolume: a target path goes, whatever state it is in.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use orlop_csi::proto;
+use orlop_csi::server::CsiError;
+use orlop_host::place::Kind;
+use orlop_host::{Place, mount};
+use tonic::Code;
+
+use super::Here;
+use super::observe::{ObserveError, Shown, Use};
+use crate::local::capability::Access;
+use crate::local::fields::{self, FieldError};
+use crate::local::in_flight::Busy;
+use crate::local::pool::StoreError;
+use crate::local::pools::FindError;
+use crate::local::volume::{Publication, VolumeId};
+
+/// Why a volume is still published.
+#[derive(Debug, thiserror::Error)]
+pub enum UnpublishError {
+    /// A field is unusable.
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    /// The volume is unknown or damaged.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// Another call is at it.
+    #[error(transparent)]
+    Busy(#[from] Busy),
+    /// The path holds something that is not ours.
+    #[error("{} holds something other than volume {id}; remove it by hand", path.display())]
+    Foreign {
+        /// The volume.
+        id: VolumeId,
+        /// The path.
+        path: PathBuf,
+    },
+    /// Its state could not be seen, or a device not be given back.
+    #[error("could not release volume {id}")]
+    Observe {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: ObserveError,
+    },
+    /// The mount or the target could not be taken away.
+    #[error("could not take volume {id} away from {}", path.display())]
+    Remove {
+        /// The volume.
+        id: VolumeId,
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A record could not be written.
+    #[error("could not record that volume {id} is unpublished")]
+    Store {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
+}
+
+impl CsiError for UnpublishError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Field(_) => Code::InvalidArgument,
+            Self::Find(FindError::Unknown { .. }) => Code::NotFound,
+            Self::Find(FindError::Broken { .. }) => Code::DataLoss,
+            Self::Busy(_) => Code::Aborted,
+            Self::Foreign { .. } => Code::FailedPrecondition,
+            Self::Observe { .. } | Self::Remove { .. } | Self::Store { .. } => Code::Internal,
+        }
+    }
+}
+
+/// What is to be done about the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Nothing,
+    UnmountAndRemove,
+    Remove,
+    Refuse,
+}
+
+fn plan(shown: Shown, recorded: Option<Publication>) -> Step {
+    match (shown, recorded) {
+        (Shown::Nothing, _) => Step::Nothing,
+        (Shown::Volume, _) | (Shown::Unreachable, Some(_)) => Step::UnmountAndRemove,
+        // Ours from before a reboot, or made by us just before we were killed.
+        (Shown::Plain(Kind::Directory | Kind::File), _) => Step::Remove,
+        (Shown::Plain(_) | Shown::Foreign, _) | (Shown::Unreachable, None) => Step::Refuse,
+    }
+}
+
+pub(super) fn unpublish(
+    here: Here<'_>,
+    request: proto::NodeUnpublishVolumeRequest,
+) -> Result<proto::NodeUnpublishVolumeResponse, UnpublishError> {
+    let id = fields::volume_id(&request.volume_id)?;
+    fields::path("target_path", &request.target_path)?;
+    let id = here.find(id)?.record.id;
+    let target = fields::absolute("target_path", &request.target_path)?;
+    let _turn = here.pools.in_flight().begin(&id)?;
+    let volume = here.find(id.as_str())?;
+    let observe = |source| UnpublishError::Observe {
+        id: id.clone(),
+        source,
+    };
+    let mut found = Use::observe(here.pools, &volume).map_err(observe)?;
+    let recorded = found.record.targets.get(&target).copied();
+    let shown = found.shown_at(&target).map_err(observe)?;
+    let removed = match plan(shown, recorded) {
+        Step::Nothing => Ok(()),
+        Step::UnmountAndRemove => unmount_and_remove(&target),
+        Step::Remove => remove(&target),
+        Step::Refuse => return Err(UnpublishError::Foreign { id, path: target }),
+    };
+    removed.map_err(|source| UnpublishError::Remove {
+        id: id.clone(),
+        path: target.clone(),
+        source,
+    })?;
+    if found.record.targets.remove(&target).is_some() {
+        let record = found.record.clone();
+        release_read_only(found).map_err(observe)?;
+        here.pools
+            .pool_of(&volume)
+            .write_node_record(&id, &record)
+            .map_err(|source| UnpublishError::Store { id, source })?;
+    }
+    Ok(proto::NodeUnpublishVolumeResponse {})
+}
+
+fn unmount_and_remove(target: &Path) -> io::Result<()> {
+    mount::unmount(&Place::at(target)?)?;
+    remove(target)
+}
+
+/// Removes an empty directory or an empty file: what we make is never filled without a mount.
+fn remove(target: &Path) -> io::Result<()> {
+    let place = Place::at(target)?;
+    match std::fs::symlink_metadata(target) {
+        Ok(found) if found.is_file() && found.len() > 0 => Err(io::Error::new(
+            io::ErrorKind::DirectoryNotEmpty,
+            "the file is not empty",
+        )),
+        Ok(_) => place.remove(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives the read-only device back once no read-only block publication is left.
+fn release_read_only(found: Use) -> Result<(), ObserveError> {
+    let needed =
+        found.record.targets.values().any(|publication| {
+            publication.read_only && publication.capability.access == Access::Block
+        });
+    if needed {
+        return Ok(());
+    }
+    found
+        .devices
+        .into_iter()
+        .filter(super::observe::Device::is_read_only)
+        .try_for_each(super::observe::Device::release)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::capability::{Capability, Mode};
+
+    #[test]
+    fn the_path_decides_and_foreign_things_are_left_alone() {
+        let how = Some(Publication {
+            capability: Capability {
+                access: Access::Block,
+                mode: Mode::SingleWriter,
+            },
+            read_only: false,
+        });
+        let cases = [
+            (Shown::Nothing, None, Step::Nothing),
+            (Shown::Nothing, how, Step::Nothing),
+            (Shown::Volume, how, Step::UnmountAndRemove),
+            (Shown::Volume, None, Step::UnmountAndRemove),
+            (Shown::Unreachable, how, Step::UnmountAndRemove),
+            (Shown::Unreachable, None, Step::Refuse),
+            (Shown::Plain(Kind::Directory), None, Step::Remove),
+            (Shown::Plain(Kind::File), how, Step::Remove),
+            (Shown::Plain(Kind::Symlink), None, Step::Refuse),
+            (Shown::Foreign, how, Step::Refuse),
+        ];
+        for (shown, recorded, step) in cases {
+            assert_eq!(plan(shown, recorded), step, "{shown:?} {recorded:?}");
+        }
+    }
+}

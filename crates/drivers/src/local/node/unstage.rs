@@ -1,0 +1,140 @@
+//! NodeUnstageVolume: the staging mount and the devices go.
+
+use std::io;
+use std::path::PathBuf;
+
+use orlop_csi::proto;
+use orlop_csi::server::CsiError;
+use orlop_host::{Place, mount};
+use tonic::Code;
+
+use super::Here;
+use super::observe::{ObserveError, Shown, Use};
+use crate::local::fields::{self, FieldError};
+use crate::local::in_flight::Busy;
+use crate::local::pool::StoreError;
+use crate::local::pools::FindError;
+use crate::local::volume::VolumeId;
+
+/// Why a volume is still staged.
+#[derive(Debug, thiserror::Error)]
+pub enum UnstageError {
+    /// A field is unusable.
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    /// The volume is unknown or damaged.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// Another call is at it.
+    #[error(transparent)]
+    Busy(#[from] Busy),
+    /// It is published.
+    #[error("volume {id} is published at {}; unpublish it first", at.display())]
+    Published {
+        /// The volume.
+        id: VolumeId,
+        /// Where.
+        at: PathBuf,
+    },
+    /// Its state could not be seen, or its devices not be given back.
+    #[error("could not release volume {id}")]
+    Observe {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: ObserveError,
+    },
+    /// It could not be unmounted.
+    #[error("could not unmount volume {id} from {}", path.display())]
+    Unmount {
+        /// The volume.
+        id: VolumeId,
+        /// The staging path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A record could not be written.
+    #[error("could not record that volume {id} is unstaged")]
+    Store {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
+}
+
+impl CsiError for UnstageError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Field(_) => Code::InvalidArgument,
+            Self::Find(FindError::Unknown { .. }) => Code::NotFound,
+            Self::Find(FindError::Broken { .. }) => Code::DataLoss,
+            Self::Busy(_) => Code::Aborted,
+            Self::Published { .. } => Code::FailedPrecondition,
+            Self::Observe { .. } | Self::Unmount { .. } | Self::Store { .. } => Code::Internal,
+        }
+    }
+}
+
+pub(super) fn unstage(
+    here: Here<'_>,
+    request: proto::NodeUnstageVolumeRequest,
+) -> Result<proto::NodeUnstageVolumeResponse, UnstageError> {
+    let done = proto::NodeUnstageVolumeResponse {};
+    let id = fields::volume_id(&request.volume_id)?;
+    fields::path("staging_target_path", &request.staging_target_path)?;
+    let id = here.find(id)?.record.id;
+    let path = fields::absolute("staging_target_path", &request.staging_target_path)?;
+    let _turn = here.pools.in_flight().begin(&id)?;
+    let volume = here.find(id.as_str())?;
+    let observe = |source| UnstageError::Observe {
+        id: id.clone(),
+        source,
+    };
+    let mut found = Use::observe(here.pools, &volume).map_err(observe)?;
+    match &found.record.staged {
+        // Staged elsewhere: not staged here, and not ours to take away there.
+        Some(staged) if staged.path != path => return Ok(done),
+        Some(_) | None => {}
+    }
+    for target in found.record.targets.keys() {
+        if matches!(
+            found.shown_at(target).map_err(observe)?,
+            Shown::Volume | Shown::Unreachable
+        ) {
+            return Err(UnstageError::Published {
+                id,
+                at: target.clone(),
+            });
+        }
+    }
+    let meant_here = found.record.staged.is_some();
+    match found.shown_at(&path).map_err(observe)? {
+        Shown::Volume => unmount(&id, &path)?,
+        Shown::Unreachable if meant_here => unmount(&id, &path)?,
+        Shown::Nothing | Shown::Plain(_) | Shown::Foreign | Shown::Unreachable => {}
+    }
+    found.record.staged = None;
+    found.record.targets.clear();
+    let record = found.record.clone();
+    found.release_devices().map_err(observe)?;
+    here.pools
+        .pool_of(&volume)
+        .write_node_record(&id, &record)
+        .map_err(|source| UnstageError::Store { id, source })?;
+    Ok(done)
+}
+
+fn unmount(id: &VolumeId, path: &std::path::Path) -> Result<(), UnstageError> {
+    Place::at(path)
+        .and_then(|place| mount::unmount(&place))
+        .map_err(|source| UnstageError::Unmount {
+            id: id.clone(),
+            path: path.to_owned(),
+            source,
+        })
+}

@@ -1,0 +1,384 @@
+//! One directory of volumes, as it is on disk.
+//!
+//! ```text
+//! <pool>/lock                        held by the one driver that may touch the rest
+//! <pool>/volumes/<id>/meta.json      the record; the volume exists if and only if this does
+//! <pool>/volumes/<id>/node.json      what the node side is doing with it
+//! <pool>/volumes/<id>/<id>.img       the image
+//! <pool>/unfinished/                 volumes being made: removed at start
+//! <pool>/doomed/                     volumes being removed: removed at start
+//! ```
+//!
+//! A volume appears and disappears by one rename, so there is no half of one under `volumes`. Owns
+//! files only; never mounts, never attaches a device, never decides.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use orlop_host::durable::{self, UNFINISHED_PREFIX};
+use orlop_host::filesystem::{self, MakeError};
+use orlop_host::tree::RemoveTreeError;
+use orlop_host::{BootId, FsKind, Lock, LockError, Usage};
+use uuid::Uuid;
+
+use super::volume::{NodeRecord, VolumeId, VolumeRecord};
+
+/// Images, records and directories are for root alone.
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// A pool directory that is ours while this lives.
+#[derive(Debug)]
+pub struct Pool {
+    directory: PathBuf,
+    boot: BootId,
+    _lock: Lock,
+}
+
+/// Why a pool could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It belongs to another driver.
+    #[error("the pool {} is in use", pool.display())]
+    Locked {
+        /// The pool.
+        pool: PathBuf,
+        /// By whom.
+        #[source]
+        source: LockError,
+    },
+    /// A directory could not be made or read.
+    #[error("could not open the pool at {}", path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// What a killed driver left could not be removed.
+    #[error("could not clean up the pool {}", pool.display())]
+    Clean {
+        /// The pool.
+        pool: PathBuf,
+        /// Why.
+        #[source]
+        source: RemoveTreeError,
+    },
+}
+
+/// Why a volume's files could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The pool's file system is full.
+    #[error("the pool is full; free some space")]
+    Full(#[source] io::Error),
+    /// The pool cannot be written to.
+    #[error("could not {what}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+    /// A tree could not be removed.
+    #[error("could not remove the volume's files")]
+    Remove(#[source] RemoveTreeError),
+}
+
+impl StoreError {
+    fn at(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full(source),
+            _ => Self::Io { what, source },
+        }
+    }
+}
+
+/// What is under `volumes` at start.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A volume with its record.
+    Sound(VolumeRecord),
+    /// A volume whose record cannot be read: kept, promised its image's size, and never touched.
+    Broken {
+        /// The volume.
+        id: VolumeId,
+        /// How much its image may take.
+        image_bytes: u64,
+    },
+}
+
+impl Pool {
+    /// Takes a directory as a pool, making it if need be, and removes what a killed driver left.
+    pub fn open(directory: &Path) -> Result<(Self, Vec<Found>), OpenError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| OpenError::Directory { path, source }
+        };
+        make_directory(directory).map_err(failed(directory))?;
+        // Mount tables and loop devices speak in real paths, and so must we.
+        let directory = directory.canonicalize().map_err(failed(directory))?;
+        let lock =
+            Lock::try_acquire(&directory.join("lock")).map_err(|source| OpenError::Locked {
+                pool: directory.clone(),
+                source,
+            })?;
+        for scratch in ["unfinished", "doomed"] {
+            orlop_host::remove_tree_one_fs(&directory.join(scratch)).map_err(|source| {
+                OpenError::Clean {
+                    pool: directory.clone(),
+                    source,
+                }
+            })?;
+        }
+        for part in ["unfinished", "doomed", "volumes"] {
+            let part = directory.join(part);
+            make_directory(&part).map_err(failed(&part))?;
+        }
+        let boot = BootId::current().map_err(failed(Path::new("/proc")))?;
+        let pool = Self {
+            directory,
+            boot,
+            _lock: lock,
+        };
+        let volumes = pool.directory.join("volumes");
+        let found = pool.read_volumes(&volumes).map_err(failed(&volumes))?;
+        Ok((pool, found))
+    }
+
+    /// Where the pool is.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// How full the pool's file system is.
+    pub fn usage(&self) -> io::Result<Usage> {
+        filesystem::usage(&self.directory)
+    }
+
+    /// The bytes that a volume's image takes now.
+    pub fn allocated_bytes(&self, id: &VolumeId) -> io::Result<u64> {
+        Ok(fs::metadata(self.image(id))?.blocks().saturating_mul(512))
+    }
+
+    /// Makes a volume. It exists on disk when this returns, and not at all if it fails.
+    pub fn create(&self, record: &VolumeRecord) -> Result<(), StoreError> {
+        let unfinished = self
+            .directory
+            .join("unfinished")
+            .join(Uuid::new_v4().to_string());
+        let made = self.build(record, &unfinished);
+        if made.is_err() {
+            // The first error counts; the next start removes what is left.
+            let _ = orlop_host::remove_tree_one_fs(&unfinished);
+        }
+        made
+    }
+
+    fn build(&self, record: &VolumeRecord, unfinished: &Path) -> Result<(), StoreError> {
+        let at = StoreError::at;
+        make_directory(unfinished).map_err(at("make the volume's directory"))?;
+        let image = unfinished.join(image_name(&record.id));
+        new_image(&image, record.capacity_bytes).map_err(at("make the image"))?;
+        // Syncs the directory too, with the image in it.
+        durable::write_atomic(&unfinished.join("meta.json"), &to_json(record), FILE_MODE)
+            .map_err(at("write the volume's record"))?;
+        fs::rename(unfinished, self.volume(&record.id)).map_err(at("put the volume in place"))?;
+        durable::sync_directory(&self.directory.join("volumes"))
+            .map_err(at("put the volume in place"))
+    }
+
+    /// Replaces a volume's record.
+    pub fn write(&self, record: &VolumeRecord) -> Result<(), StoreError> {
+        let path = self.volume(&record.id).join("meta.json");
+        durable::write_atomic(&path, &to_json(record), FILE_MODE)
+            .map_err(StoreError::at("write the volume's record"))
+    }
+
+    /// Removes a volume. It is gone for good once its directory has left `volumes`.
+    pub fn remove(&self, id: &VolumeId) -> Result<(), StoreError> {
+        let at = StoreError::at;
+        let doomed = self
+            .directory
+            .join("doomed")
+            .join(Uuid::new_v4().to_string());
+        match fs::rename(self.volume(id), &doomed) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(at("take the volume out of its place")(error)),
+        }
+        durable::sync_directory(&self.directory.join("volumes"))
+            .map_err(at("take the volume out of its place"))?;
+        orlop_host::remove_tree_one_fs(&doomed).map_err(StoreError::Remove)
+    }
+
+    /// Where a volume's image is.
+    #[must_use]
+    pub fn image(&self, id: &VolumeId) -> PathBuf {
+        self.volume(id).join(image_name(id))
+    }
+
+    /// Opens a volume's image, at least as large as promised.
+    ///
+    /// A driver killed between the promise and the image's growth is made good for here.
+    pub fn open_image(&self, record: &VolumeRecord) -> Result<File, StoreError> {
+        let at = StoreError::at;
+        let image = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(self.image(&record.id))
+            .map_err(at("open the image"))?;
+        if image.metadata().map_err(at("look at the image"))?.len() < record.capacity_bytes {
+            image
+                .set_len(record.capacity_bytes)
+                .map_err(at("grow the image"))?;
+            image.sync_all().map_err(at("grow the image"))?;
+        }
+        Ok(image)
+    }
+
+    /// Replaces a blank volume's image by one with a file system.
+    ///
+    /// Each attempt works on a new file: a mkfs that outlives a killed driver can only spoil a file
+    /// that nobody will look at.
+    pub fn format(&self, record: &VolumeRecord, kind: FsKind) -> Result<(), FormatError> {
+        let name = format!("{UNFINISHED_PREFIX}{}", Uuid::new_v4());
+        let unfinished = self.volume(&record.id).join(name);
+        let made = self.format_at(record, kind, &unfinished);
+        if made.is_err() {
+            let _ = fs::remove_file(&unfinished);
+        }
+        made
+    }
+
+    fn format_at(
+        &self,
+        record: &VolumeRecord,
+        kind: FsKind,
+        unfinished: &Path,
+    ) -> Result<(), FormatError> {
+        let store = |what| move |source| FormatError::Store(StoreError::at(what)(source));
+        new_image(unfinished, record.capacity_bytes).map_err(store("make the image"))?;
+        filesystem::make(kind, unfinished).map_err(FormatError::Make)?;
+        fs::rename(unfinished, self.image(&record.id)).map_err(store("put the image in place"))?;
+        durable::sync_directory(&self.volume(&record.id)).map_err(store("put the image in place"))
+    }
+
+    /// What the node side is doing with a volume, as far as it holds in this boot.
+    pub fn node_record(&self, id: &VolumeId) -> Result<NodeRecord, StoreError> {
+        let unused = || NodeRecord::unused(self.boot.clone());
+        match fs::read(self.volume(id).join("node.json")) {
+            // The file is not synced: what a power cut left of it is from another boot anyway.
+            Ok(bytes) => Ok(serde_json::from_slice::<NodeRecord>(&bytes)
+                .ok()
+                .filter(|record| record.boot == self.boot)
+                .unwrap_or_else(unused)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(unused()),
+            Err(error) => Err(StoreError::at("read the node's record")(error)),
+        }
+    }
+
+    /// Replaces what the node side is doing with a volume.
+    pub fn write_node_record(&self, id: &VolumeId, record: &NodeRecord) -> Result<(), StoreError> {
+        let path = self.volume(id).join("node.json");
+        let written = if record.is_unused() {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                other => other,
+            }
+        } else {
+            durable::write_volatile(&path, &to_json(record), FILE_MODE)
+        };
+        written.map_err(StoreError::at("write the node's record"))
+    }
+
+    fn volume(&self, id: &VolumeId) -> PathBuf {
+        self.directory.join("volumes").join(id.as_str())
+    }
+
+    fn read_volumes(&self, volumes: &Path) -> io::Result<Vec<Found>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(volumes)? {
+            let name = entry?.file_name();
+            let Some(id) = name.to_str().and_then(VolumeId::parse) else {
+                tracing::warn!(?name, "something that is not a volume lies in the pool");
+                continue;
+            };
+            remove_unfinished(&self.volume(&id))?;
+            found.push(self.read_volume(id));
+        }
+        Ok(found)
+    }
+
+    fn read_volume(&self, id: VolumeId) -> Found {
+        let record = fs::read(self.volume(&id).join("meta.json"))
+            .and_then(|bytes| Ok(serde_json::from_slice::<VolumeRecord>(&bytes)?));
+        match record {
+            Ok(record) if record.id == id => Found::Sound(record),
+            other => {
+                let error = other.err().map(|error| error.to_string());
+                tracing::error!(volume_id = %id, error, "the volume's record cannot be read");
+                let image_bytes = fs::metadata(self.image(&id)).map_or(0, |image| image.len());
+                Found::Broken { id, image_bytes }
+            }
+        }
+    }
+}
+
+/// Why a volume could not be given a file system.
+#[derive(Debug, thiserror::Error)]
+pub enum FormatError {
+    /// The image could not be made or put in place.
+    #[error("could not prepare the image")]
+    Store(#[source] StoreError),
+    /// mkfs failed.
+    #[error("could not format the volume")]
+    Make(#[source] MakeError),
+}
+
+fn image_name(id: &VolumeId) -> String {
+    format!("{id}.img")
+}
+
+fn new_image(path: &Path, bytes: u64) -> io::Result<()> {
+    let image = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(FILE_MODE)
+        .open(path)?;
+    image.set_len(bytes)?;
+    image.sync_all()
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(DIRECTORY_MODE)
+        .create(path)
+}
+
+fn remove_unfinished(volume: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(volume)? {
+        let entry = entry?;
+        if entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(UNFINISHED_PREFIX.as_bytes())
+        {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn to_json(record: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec_pretty(record).expect("records have string keys and no failing serializers")
+}
+
+#[cfg(test)]
+mod tests;

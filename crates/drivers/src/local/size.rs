@@ -1,0 +1,147 @@
+//! How large a volume becomes, given what was asked for.
+//!
+//! Pure.
+
+use orlop_csi::proto::CapacityRange;
+
+/// Sizes are whole blocks: anything else would be cut off by a loop device or a file system.
+pub(super) const BLOCK: u64 = 4096;
+
+/// The size of a volume for which no size was asked.
+pub(super) const DEFAULT: u64 = 1 << 30;
+
+/// The smallest volume of any kind.
+pub(super) const SMALLEST: u64 = 8 << 20;
+
+/// A range of sizes that makes sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SizeRange {
+    required: u64,
+    limit: Option<u64>,
+}
+
+/// Why a size cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SizeError {
+    /// A byte count below zero.
+    #[error("a capacity is negative")]
+    Negative,
+    /// Neither bound is given.
+    #[error("a capacity range needs required_bytes or limit_bytes")]
+    Empty,
+    /// The bounds contradict each other.
+    #[error("required_bytes {required} is more than limit_bytes {limit}")]
+    Contradiction {
+        /// At least.
+        required: u64,
+        /// At most.
+        limit: u64,
+    },
+    /// No size that we can make is in the range.
+    #[error(
+        "the smallest possible size for this request is {smallest} bytes, and the limit is {limit}"
+    )]
+    OutOfRange {
+        /// What we could make.
+        smallest: u64,
+        /// What is allowed.
+        limit: u64,
+    },
+}
+
+impl SizeRange {
+    /// Understands a range.
+    pub(super) fn parse(range: &CapacityRange) -> Result<Self, SizeError> {
+        let bytes = |count: i64| u64::try_from(count).map_err(|_| SizeError::Negative);
+        let (required, limit) = (bytes(range.required_bytes)?, bytes(range.limit_bytes)?);
+        match (required, limit) {
+            (0, 0) => Err(SizeError::Empty),
+            (required, 0) => Ok(Self {
+                required,
+                limit: None,
+            }),
+            (required, limit) if required > limit => {
+                Err(SizeError::Contradiction { required, limit })
+            }
+            (required, limit) => Ok(Self {
+                required,
+                limit: Some(limit),
+            }),
+        }
+    }
+
+    /// The size to make, at least `smallest`.
+    pub(super) fn choose(self, smallest: u64) -> Result<u64, SizeError> {
+        let size = self.required.max(smallest).checked_next_multiple_of(BLOCK);
+        let size = size.filter(|size| i64::try_from(*size).is_ok());
+        match (size, self.limit) {
+            (Some(size), Some(limit)) if size <= limit => Ok(size),
+            (Some(size), None) => Ok(size),
+            (size, limit) => Err(SizeError::OutOfRange {
+                smallest: size.unwrap_or(u64::MAX),
+                limit: limit.unwrap_or(i64::MAX as u64),
+            }),
+        }
+    }
+
+    /// Whether a size is in the range.
+    #[must_use]
+    pub(super) fn contains(self, size: u64) -> bool {
+        size >= self.required && self.limit.is_none_or(|limit| size <= limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(required: i64, limit: i64) -> Result<SizeRange, SizeError> {
+        SizeRange::parse(&CapacityRange {
+            required_bytes: required,
+            limit_bytes: limit,
+        })
+    }
+
+    #[test]
+    fn ranges_that_make_no_sense_are_refused() {
+        assert_eq!(parse(-1, 0), Err(SizeError::Negative));
+        assert_eq!(parse(1, -1), Err(SizeError::Negative));
+        assert_eq!(parse(0, 0), Err(SizeError::Empty));
+        assert_eq!(
+            parse(2, 1),
+            Err(SizeError::Contradiction {
+                required: 2,
+                limit: 1
+            })
+        );
+    }
+
+    #[test]
+    fn the_size_is_the_smallest_whole_number_of_blocks_in_the_range() {
+        let choose = |required, limit| parse(required, limit).unwrap().choose(SMALLEST);
+        assert_eq!(choose(1 << 30, 0), Ok(1 << 30));
+        assert_eq!(choose((1 << 30) + 1, 0), Ok((1 << 30) + BLOCK));
+        assert_eq!(choose(1, 0), Ok(SMALLEST));
+        assert_eq!(choose(0, 1 << 30), Ok(SMALLEST));
+        assert_eq!(choose(1 << 30, 1 << 30), Ok(1 << 30));
+        assert!(matches!(
+            choose((1 << 30) + 1, (1 << 30) + 2),
+            Err(SizeError::OutOfRange { .. })
+        ));
+        assert!(matches!(choose(1, 2), Err(SizeError::OutOfRange { .. })));
+        assert!(matches!(
+            choose(i64::MAX, 0),
+            Err(SizeError::OutOfRange { .. })
+        ));
+    }
+
+    #[test]
+    fn a_range_contains_its_bounds() {
+        let range = parse(5, 7).unwrap();
+        assert_eq!(
+            [4, 5, 7, 8].map(|size| range.contains(size)),
+            [false, true, true, false]
+        );
+        assert!(parse(5, 0).unwrap().contains(u64::MAX));
+    }
+}

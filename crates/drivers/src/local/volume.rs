@@ -1,0 +1,209 @@
+//! A volume as the driver records it.
+//!
+//! Owns the shape of the two files beside each image and the meaning of their fields. A volume id
+//! names a record; it is never used as a path before it has been recognised as one of ours.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use orlop_host::{BootId, FsKind};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::capability::Capability;
+
+/// The id of a volume: `v-` and 32 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct VolumeId(String);
+
+impl VolumeId {
+    const PREFIX: &'static str = "v-";
+    const DIGITS: usize = 32;
+
+    /// The id of the volume with this name: the same name always gives the same id, so that a
+    /// repeated request finds what the first one made.
+    #[must_use]
+    pub fn of_name(name: &str) -> Self {
+        let digest = Sha256::digest(name.as_bytes());
+        let mut id = String::from(Self::PREFIX);
+        for byte in &digest[..Self::DIGITS / 2] {
+            id.push_str(&format!("{byte:02x}"));
+        }
+        Self(id)
+    }
+
+    /// Recognises an id of ours.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix(Self::PREFIX)?;
+        let ours = digits.len() == Self::DIGITS
+            && digits
+                .bytes()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        ours.then(|| Self(text.to_owned()))
+    }
+
+    /// Its text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for VolumeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for VolumeId {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text).ok_or("not a volume id")
+    }
+}
+
+impl From<VolumeId> for String {
+    fn from(id: VolumeId) -> Self {
+        id.0
+    }
+}
+
+/// The name of a node, as its kubelet and the topology know it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeName(pub String);
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<&str> for NodeName {
+    fn from(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+}
+
+/// What is known of a volume on any node: `meta.json`, on disk before anything depends on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeRecord {
+    /// The volume.
+    pub id: VolumeId,
+    /// The name that it was asked for by.
+    pub name: String,
+    /// Its place in the order of creation; lists and their tokens go by it.
+    pub serial: u64,
+    /// The size that was promised. The image follows: it may be smaller for a moment, never larger.
+    pub capacity_bytes: u64,
+    /// The class' parameters, as they were.
+    pub parameters: BTreeMap<String, String>,
+    /// What the image holds.
+    pub content: Content,
+    /// The nodes that it is published on.
+    pub publications: BTreeMap<NodeName, Publication>,
+}
+
+/// What an image holds. It only ever moves away from [`Content::Blank`].
+///
+/// The change is on disk before anybody can write to the volume. So a blank volume can be formatted
+/// again and again, whatever a crash left in it, and any other is never formatted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Content {
+    /// Nothing that anybody could miss.
+    Blank,
+    /// A file system that we made.
+    FileSystem(FsKind),
+    /// Whatever a user of the raw device put there.
+    Raw,
+}
+
+/// How a volume is published on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Publication {
+    /// In which form and by how many.
+    pub capability: Capability,
+    /// Whether the node may write.
+    pub read_only: bool,
+}
+
+/// What the node side is doing with a volume: `node.json`.
+///
+/// Written before the mount that it speaks of, and removed after it: so it names every mount that
+/// may exist, though not every mount that it names need exist. Void after a reboot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRecord {
+    /// The boot in which all this is true.
+    pub boot: BootId,
+    /// Where and how it is staged.
+    pub staged: Option<Staged>,
+    /// Where and how it is published.
+    pub targets: BTreeMap<PathBuf, Publication>,
+}
+
+impl NodeRecord {
+    /// A volume that this node does not use.
+    #[must_use]
+    pub fn unused(boot: BootId) -> Self {
+        Self {
+            boot,
+            staged: None,
+            targets: BTreeMap::new(),
+        }
+    }
+
+    /// Whether nothing is on record.
+    #[must_use]
+    pub fn is_unused(&self) -> bool {
+        self.staged.is_none() && self.targets.is_empty()
+    }
+}
+
+/// Where and how a volume is staged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Staged {
+    /// The staging directory.
+    pub path: PathBuf,
+    /// The form it was asked for in.
+    #[serde(flatten)]
+    pub publication: Publication,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_name_always_has_the_same_id() {
+        assert_eq!(VolumeId::of_name("pvc-1"), VolumeId::of_name("pvc-1"));
+        assert_ne!(VolumeId::of_name("pvc-1"), VolumeId::of_name("pvc-2"));
+    }
+
+    #[test]
+    fn only_ids_of_ours_are_recognised() {
+        let id = VolumeId::of_name("../../etc/passwd");
+        assert_eq!(VolumeId::parse(id.as_str()), Some(id.clone()));
+        let upper = id.as_str().to_uppercase();
+        for text in [
+            "",
+            "v-",
+            "..",
+            "/etc",
+            "v-../../../../../../../../../../../x",
+            &upper,
+        ] {
+            assert_eq!(VolumeId::parse(text), None, "{text}");
+        }
+        let longer = format!("{id}0");
+        assert_eq!(VolumeId::parse(&longer), None);
+    }
+}
