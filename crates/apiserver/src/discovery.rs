@@ -9,8 +9,7 @@ const MAJOR: &str = "1";
 const MINOR: &str = "36";
 
 const JSON: &str = "application/json";
-const AGGREGATED_V2: &str =
-    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const AGGREGATED_V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const AGGREGATED_V2BETA1: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
@@ -282,16 +281,28 @@ mod tests {
         let answer = document("/apis", KUBECTL_ACCEPT).expect("served");
         assert_eq!(answer.content_type, AGGREGATED_V2);
         let groups = answer.body["items"].as_array().expect("items");
-        let names: Vec<_> = groups.iter().map(|g| g["metadata"]["name"].clone()).collect();
+        let names: Vec<_> = groups
+            .iter()
+            .map(|g| g["metadata"]["name"].clone())
+            .collect();
         assert_eq!(
             names,
             ["coordination.k8s.io", "events.k8s.io", "storage.k8s.io"]
         );
         let core = body("/api", KUBECTL_ACCEPT);
-        let resources = core["items"][0]["versions"][0]["resources"].as_array().expect("list");
-        let pods = resources.iter().find(|r| r["resource"] == "pods").expect("pods");
-        let subs: Vec<_> = pods["subresources"].as_array().expect("list").iter()
-            .map(|s| s["subresource"].as_str().expect("name")).collect();
+        let resources = core["items"][0]["versions"][0]["resources"]
+            .as_array()
+            .expect("list");
+        let pods = resources
+            .iter()
+            .find(|r| r["resource"] == "pods")
+            .expect("pods");
+        let subs: Vec<_> = pods["subresources"]
+            .as_array()
+            .expect("list")
+            .iter()
+            .map(|s| s["subresource"].as_str().expect("name"))
+            .collect();
         assert_eq!(subs, ["binding", "eviction", "log", "status"]);
     }
 
@@ -316,8 +327,12 @@ mod tests {
             };
             let list = body(&path, KUBECTL_ACCEPT);
             assert_eq!(list["groupVersion"], group_version(group, version));
-            let names: Vec<_> = list["resources"].as_array().expect("list").iter()
-                .map(|r| r["name"].as_str().expect("name").to_owned()).collect();
+            let names: Vec<_> = list["resources"]
+                .as_array()
+                .expect("list")
+                .iter()
+                .map(|r| r["name"].as_str().expect("name").to_owned())
+                .collect();
             for kind in kinds_of(group, version) {
                 assert!(names.iter().any(|name| name == kind.plural));
                 let status = format!("{}/status", kind.plural);

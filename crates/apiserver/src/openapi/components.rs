@@ -132,8 +132,7 @@ fn shape_schema(shape: &Shape, dialect: Dialect) -> Value {
             let ty = schema().get(*of);
             let mut value = dialect.reference(&ty.name);
             if ty.atomic != *atomic {
-                value["x-kubernetes-map-type"] =
-                    if *atomic { "atomic" } else { "granular" }.into();
+                value["x-kubernetes-map-type"] = if *atomic { "atomic" } else { "granular" }.into();
             }
             value
         }

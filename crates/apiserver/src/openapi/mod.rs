@@ -78,5 +78,9 @@ fn hash() -> String {
     hasher.update(env!("CARGO_PKG_VERSION"));
     hasher.update(format!("{:?}{:?}", kinds::all(), schema()));
     let digest = hasher.finalize();
-    digest.iter().take(16).map(|byte| format!("{byte:02X}")).collect()
+    digest
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02X}"))
+        .collect()
 }

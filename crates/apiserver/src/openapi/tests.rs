@@ -27,7 +27,10 @@ fn every_reference_leads_somewhere() {
         references(&document, &mut found);
         assert!(!found.is_empty());
         for target in found {
-            assert!(document.pointer(&target).is_some_and(Value::is_object), "{target}");
+            assert!(
+                document.pointer(&target).is_some_and(Value::is_object),
+                "{target}"
+            );
         }
     }
 }
@@ -40,7 +43,10 @@ fn every_kind_takes_field_validation_and_strategic_patches() {
         let wanted = serde_json::json!({
             "group": kind.group, "version": kind.version, "kind": kind.kind,
         });
-        let patches = document["paths"].as_object().expect("paths").values()
+        let patches = document["paths"]
+            .as_object()
+            .expect("paths")
+            .values()
             .filter_map(|path| path.get("patch"))
             .filter(|patch| patch["x-kubernetes-group-version-kind"] == wanted)
             .collect::<Vec<_>>();
@@ -71,7 +77,10 @@ fn the_index_points_to_documents_by_a_stable_hash() {
     assert_eq!(index, v3_index());
     let url = index["paths"]["apis/storage.k8s.io/v1"]["serverRelativeURL"].as_str();
     let url = url.expect("a url");
-    assert!(url.starts_with("/openapi/v3/apis/storage.k8s.io/v1?hash="), "{url}");
+    assert!(
+        url.starts_with("/openapi/v3/apis/storage.k8s.io/v1?hash="),
+        "{url}"
+    );
     assert!(v3("apis/apps/v1").is_none());
 }
 
@@ -80,12 +89,21 @@ fn the_index_points_to_documents_by_a_stable_hash() {
 fn the_protobuf_form_holds_every_definition() {
     let bytes = v2_protobuf();
     let document = fields(&bytes);
-    let definitions = document.iter().find(|(number, _)| *number == 9).expect("definitions");
-    let names: Vec<String> = fields(definitions.1).iter()
+    let definitions = document
+        .iter()
+        .find(|(number, _)| *number == 9)
+        .expect("definitions");
+    let names: Vec<String> = fields(definitions.1)
+        .iter()
         .map(|(_, named)| String::from_utf8(fields(named)[0].1.to_vec()).expect("text"))
         .collect();
     let json = v2();
-    let wanted: Vec<String> = json["definitions"].as_object().expect("map").keys().cloned().collect();
+    let wanted: Vec<String> = json["definitions"]
+        .as_object()
+        .expect("map")
+        .keys()
+        .cloned()
+        .collect();
     assert_eq!(names, wanted);
 }
 

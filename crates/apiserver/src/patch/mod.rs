@@ -4,14 +4,16 @@
 //! Everything here is a pure function over JSON. Nothing here knows of storage,
 //! of HTTP or of the time: the caller says when now is.
 
+mod apply;
+mod fields;
 mod json;
 mod merge;
+mod strategic;
 
+pub use apply::{server_side_apply, track_update};
 pub use json::json;
 pub use merge::merge;
-
-use crate::kinds::KindInfo;
-use serde_json::Value;
+pub use strategic::strategic;
 
 /// Why a patch cannot be applied.
 #[derive(Debug, thiserror::Error)]
@@ -35,17 +37,39 @@ pub enum ApplyError {
     Invalid(String),
 }
 
-/// One field that another manager owns.
+/// One field that another manager owns; becomes a cause of the Status, with
+/// `reason: FieldManagerConflict` and `message: conflict with <manager>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldConflict {
-    /// Who owns the field, as upstream describes a manager.
+    /// Who owns the field, such as `"kubectl" using v1`.
     pub manager: String,
     /// Path such as `.spec.replicas`.
     pub field: String,
 }
 
-fn conflict_text(_conflicts: &[FieldConflict]) -> String {
-    String::new()
+/// Clients show this text as it is: one line for one conflict, a list of
+/// fields under each manager otherwise.
+fn conflict_text(conflicts: &[FieldConflict]) -> String {
+    if let [only] = conflicts {
+        return format!(
+            "Apply failed with 1 conflict: conflict with {}: {}",
+            only.manager, only.field
+        );
+    }
+    let mut lines = Vec::new();
+    let mut manager = None;
+    for conflict in conflicts {
+        if manager != Some(&conflict.manager) {
+            lines.push(format!("conflicts with {}:", conflict.manager));
+            manager = Some(&conflict.manager);
+        }
+        lines.push(format!("- {}", conflict.field));
+    }
+    format!(
+        "Apply failed with {} conflicts: {}",
+        conflicts.len(),
+        lines.join("\n")
+    )
 }
 
 /// Who applies, and how.
@@ -70,31 +94,4 @@ pub struct UpdateOptions<'a> {
     pub subresource: Option<&'a str>,
     /// RFC 3339 time for the managedFields entry.
     pub now: &'a str,
-}
-
-/// Applies a strategic merge patch.
-pub fn strategic(kind: &KindInfo, current: &Value, patch: &Value) -> Result<Value, PatchError> {
-    let _ = kind;
-    Ok(merge(current, patch))
-}
-
-/// Applies a configuration server-side.
-pub fn server_side_apply(
-    kind: &KindInfo,
-    current: Option<&Value>,
-    applied: &Value,
-    options: ApplyOptions<'_>,
-) -> Result<Value, ApplyError> {
-    let _ = (kind, options);
-    Ok(merge(current.unwrap_or(&Value::Null), applied))
-}
-
-/// Keeps `metadata.managedFields` of `after` true after an ordinary write.
-pub fn track_update(
-    kind: &KindInfo,
-    before: Option<&Value>,
-    after: &mut Value,
-    options: UpdateOptions<'_>,
-) {
-    let _ = (kind, before, after, options);
 }

@@ -40,7 +40,9 @@ fn walk(shape: &Shape, value: &Value, path: &str, problems: &mut Problems) {
         (Shape::Any, _) => {}
         (Shape::Scalar(scalar), _) => {
             if !fits(*scalar, value) {
-                problems.mistyped.push(mistake(path, wanted(*scalar), value));
+                problems
+                    .mistyped
+                    .push(mistake(path, wanted(*scalar), value));
             }
         }
         (Shape::Struct { of, .. }, Value::Object(map)) => {

@@ -82,7 +82,10 @@ fn unknown_and_mistyped_fields_are_told_apart() {
     let unknown: Vec<_> = problems.unknown.iter().map(String::as_str).collect();
     assert_eq!(
         unknown,
-        ["spec.selector.matchExpressions[0].vals", "spec.storageClass"]
+        [
+            "spec.selector.matchExpressions[0].vals",
+            "spec.storageClass"
+        ]
     );
     assert_eq!(
         problems.mistyped,

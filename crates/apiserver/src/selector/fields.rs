@@ -24,11 +24,10 @@ impl Fields {
     pub fn parse(kind: &KindInfo, text: &str) -> Result<Self, SelectorError> {
         let mut requirements = Vec::new();
         for part in split(text) {
-            let requirement =
-                requirement(part).ok_or_else(|| SelectorError::MalformedFields {
-                    text: text.to_owned(),
-                    part: part.to_owned(),
-                })?;
+            let requirement = requirement(part).ok_or_else(|| SelectorError::MalformedFields {
+                text: text.to_owned(),
+                part: part.to_owned(),
+            })?;
             supported(kind, &requirement.field)?;
             requirements.push(requirement);
         }

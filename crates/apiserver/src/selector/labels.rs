@@ -52,14 +52,18 @@ impl Labels {
 
     /// Whether the object's labels satisfy every requirement.
     pub fn matches(&self, object: &Value) -> bool {
-        let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+        let labels = object
+            .pointer("/metadata/labels")
+            .and_then(Value::as_object);
         self.requirements.iter().all(|r| r.holds(labels))
     }
 }
 
 impl Requirement {
     fn holds(&self, labels: Option<&Map<String, Value>>) -> bool {
-        let value = labels.and_then(|l| l.get(&self.key)).and_then(Value::as_str);
+        let value = labels
+            .and_then(|l| l.get(&self.key))
+            .and_then(Value::as_str);
         let number = || value.and_then(|v| v.parse::<i64>().ok());
         match &self.wants {
             Wants::Present => value.is_some(),
@@ -91,10 +95,7 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<Requirement, SelectorError> {
             Token::Word("in") => Wants::In(values(tokens)?),
             Token::Word("notin") => Wants::NotIn(values(tokens)?),
             other => {
-                return Err(expected(
-                    &other,
-                    "'in', 'notin', '=', '==', '!=', '>', '<'",
-                ));
+                return Err(expected(&other, "'in', 'notin', '=', '==', '!=', '>', '<'"));
             }
         },
     };

@@ -26,9 +26,7 @@ pub enum SelectorError {
         part: String,
     },
     /// The kind can be selected by its name and namespace only.
-    #[error(
-        "{0:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-    )]
+    #[error("{0:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")]
     OnlyMetadata(String),
     /// The kind has no such selectable field.
     #[error("field label not supported: {0}")]

@@ -44,7 +44,11 @@ fn label_requirements_hold_as_upstream_defines_them() {
 #[test]
 fn an_object_without_labels_satisfies_only_negative_requirements() {
     let bare = json!({"metadata": {}});
-    assert!(Labels::parse("!a,b!=c,d notin (e)").expect("valid").matches(&bare));
+    assert!(
+        Labels::parse("!a,b!=c,d notin (e)")
+            .expect("valid")
+            .matches(&bare)
+    );
     assert!(!Labels::parse("a").expect("valid").matches(&bare));
 }
 
@@ -64,7 +68,10 @@ fn broken_label_selectors_are_refused() {
 }
 
 fn fields(api_version: &str, kind: &str, text: &str) -> Result<Fields, SelectorError> {
-    Fields::parse(kinds::by_kind(api_version, kind).expect("a served kind"), text)
+    Fields::parse(
+        kinds::by_kind(api_version, kind).expect("a served kind"),
+        text,
+    )
 }
 
 #[test]
@@ -97,7 +104,11 @@ fn events_are_selected_by_what_they_are_about() {
         "reason": "Started", "type": "Normal", "source": {"component": "kubelet"},
     });
     let selector = "involvedObject.name=a,involvedObject.uid=1,type!=Warning,source=kubelet";
-    assert!(fields("v1", "Event", selector).expect("valid").matches(&event));
+    assert!(
+        fields("v1", "Event", selector)
+            .expect("valid")
+            .matches(&event)
+    );
 }
 
 #[test]

@@ -120,7 +120,10 @@ pub(super) fn event(event: &Value, now: Timestamp) -> Vec<Value> {
     let mut last =
         time("/lastTimestamp", "/deprecatedLastTimestamp").unwrap_or_else(|| first.clone());
     let count = event.get("count").or_else(|| event.get("deprecatedCount"));
-    let mut count = count.and_then(Value::as_i64).filter(|n| *n != 0).unwrap_or(1);
+    let mut count = count
+        .and_then(Value::as_i64)
+        .filter(|n| *n != 0)
+        .unwrap_or(1);
     if let Some(series) = event.get("series").filter(|series| series.is_object()) {
         last = age::since(at(series, "/lastObservedTime"), now);
         count = series["count"].as_i64().unwrap_or(0);
@@ -155,7 +158,11 @@ fn event_source(event: &Value) -> String {
         "/reportingComponent",
         "/reportingController",
     ]);
-    match first(&["/source/host", "/deprecatedSource/host", "/reportingInstance"]) {
+    match first(&[
+        "/source/host",
+        "/deprecatedSource/host",
+        "/reportingInstance",
+    ]) {
         host if host.is_empty() => component,
         host => format!("{component}, {host}"),
     }
@@ -205,7 +212,13 @@ pub(super) const SERVICE: &[Column] = &[
 ];
 
 pub(super) fn service(service: &Value, now: Timestamp) -> Vec<Value> {
-    let none = |text: String| if text.is_empty() { "<none>".to_owned() } else { text };
+    let none = |text: String| {
+        if text.is_empty() {
+            "<none>".to_owned()
+        } else {
+            text
+        }
+    };
     let ports = list(service, "/spec/ports").iter().map(|port| {
         let protocol = at_or(port, "/protocol", "TCP");
         match port["nodePort"].as_i64().unwrap_or(0) {
@@ -242,7 +255,11 @@ fn external_ip(service: &Value) -> String {
         "ClusterIP" | "NodePort" => {}
         _ => return "<unknown>".to_owned(),
     }
-    addresses.extend(list(service, "/spec/externalIPs").iter().filter_map(Value::as_str));
+    addresses.extend(
+        list(service, "/spec/externalIPs")
+            .iter()
+            .filter_map(Value::as_str),
+    );
     match (addresses.is_empty(), kind) {
         (true, "LoadBalancer") => "<pending>".to_owned(),
         (true, _) => "<none>".to_owned(),

@@ -61,7 +61,9 @@ struct Restarts<'a> {
 impl<'a> Restarts<'a> {
     fn add(&mut self, status: &'a Value) {
         self.count += status["restartCount"].as_i64().unwrap_or(0);
-        self.last = self.last.max(at(status, "/lastState/terminated/finishedAt"));
+        self.last = self
+            .last
+            .max(at(status, "/lastState/terminated/finishedAt"));
     }
 }
 
@@ -82,7 +84,9 @@ fn summarize(pod: &Value) -> Summary<'_> {
     {
         status = "SchedulingGated".to_owned();
     }
-    let sidecars = list(pod, "/spec/initContainers").iter().filter(|c| is_sidecar(c));
+    let sidecars = list(pod, "/spec/initContainers")
+        .iter()
+        .filter(|c| is_sidecar(c));
     let containers = list(pod, "/spec/containers").len() + sidecars.count();
 
     let init = initialization(pod);
@@ -125,7 +129,10 @@ fn initialization(pod: &Value) -> Initialization<'_> {
         all: Restarts::default(),
         sidecars: Restarts::default(),
     };
-    for (done, status) in list(pod, "/status/initContainerStatuses").iter().enumerate() {
+    for (done, status) in list(pod, "/status/initContainerStatuses")
+        .iter()
+        .enumerate()
+    {
         let sidecar = specs
             .iter()
             .any(|spec| spec["name"] == status["name"] && is_sidecar(spec));
@@ -155,11 +162,7 @@ fn initialization(pod: &Value) -> Initialization<'_> {
 
 /// Lets the containers speak, the first having the last word; counts the
 /// ready ones.
-fn containers_status<'a>(
-    pod: &'a Value,
-    word: &mut String,
-    restarts: &mut Restarts<'a>,
-) -> usize {
+fn containers_status<'a>(pod: &'a Value, word: &mut String, restarts: &mut Restarts<'a>) -> usize {
     let mut running = 0;
     let mut failure = None;
     for status in list(pod, "/status/containerStatuses").iter().rev() {
@@ -172,8 +175,7 @@ fn containers_status<'a>(
             if terminated["exitCode"] != 0 {
                 failure = Some(word.clone());
             }
-        } else if flag(status, "/ready") == Some(true)
-            && status.pointer("/state/running").is_some()
+        } else if flag(status, "/ready") == Some(true) && status.pointer("/state/running").is_some()
         {
             running += 1;
         }

@@ -147,7 +147,11 @@ pub(super) fn driver(driver: &Value, now: Timestamp) -> Vec<Value> {
     let join = |values: &mut dyn Iterator<Item = &str>| values.collect::<Vec<_>>().join(",");
     let tokens = match driver.pointer("/spec/tokenRequests") {
         None | Some(Value::Null) => "<unset>".to_owned(),
-        Some(_) => join(&mut list(driver, "/spec/tokenRequests").iter().map(|t| at(t, "/audience"))),
+        Some(_) => join(
+            &mut list(driver, "/spec/tokenRequests")
+                .iter()
+                .map(|t| at(t, "/audience")),
+        ),
     };
     let modes = join(
         &mut list(driver, "/spec/volumeLifecycleModes")
@@ -158,10 +162,18 @@ pub(super) fn driver(driver: &Value, now: Timestamp) -> Vec<Value> {
         name(driver),
         flag(driver, "/spec/attachRequired").unwrap_or(true).into(),
         flag(driver, "/spec/podInfoOnMount").unwrap_or(false).into(),
-        flag(driver, "/spec/storageCapacity").unwrap_or(false).into(),
+        flag(driver, "/spec/storageCapacity")
+            .unwrap_or(false)
+            .into(),
         tokens.into(),
-        flag(driver, "/spec/requiresRepublish").unwrap_or(false).into(),
-        if modes.is_empty() { "<none>".into() } else { modes.into() },
+        flag(driver, "/spec/requiresRepublish")
+            .unwrap_or(false)
+            .into(),
+        if modes.is_empty() {
+            "<none>".into()
+        } else {
+            modes.into()
+        },
         age::of(driver, now),
     ]
 }

@@ -228,7 +228,11 @@ fn the_kinds_around_storage() {
             json!({"metadata": {"name": "c"}, "data": {"a": ""}, "binaryData": {"b": ""}}),
             "c|2|90s",
         ),
-        ("ServiceAccount", json!({"metadata": {"name": "a"}}), "a|90s"),
+        (
+            "ServiceAccount",
+            json!({"metadata": {"name": "a"}}),
+            "a|90s",
+        ),
         (
             "Service",
             json!({"metadata": {"name": "k"}, "spec": {
@@ -259,7 +263,12 @@ fn an_event_of_the_new_group_prints_the_same() {
 fn pod_status(status: Value, spec: Value) -> String {
     let pod = json!({"metadata": {"name": "p"}, "spec": spec, "status": status});
     let (_, cells) = printed("v1", "Pod", pod);
-    cells.split('|').skip(1).take(3).collect::<Vec<_>>().join("|")
+    cells
+        .split('|')
+        .skip(1)
+        .take(3)
+        .collect::<Vec<_>>()
+        .join("|")
 }
 
 #[test]
@@ -337,7 +346,11 @@ fn a_pods_word_says_what_its_containers_are_at() {
             json!({"phase": "Running", "containerStatuses": [done, running]}),
             "1/2|NotReady|0",
         ),
-        (&one, json!({"phase": "Failed", "reason": "Evicted"}), "0/1|Evicted|0"),
+        (
+            &one,
+            json!({"phase": "Failed", "reason": "Evicted"}),
+            "0/1|Evicted|0",
+        ),
         (
             &init,
             json!({"phase": "Pending", "initContainerStatuses": [
@@ -368,7 +381,11 @@ fn a_pods_word_says_what_its_containers_are_at() {
             "2/2|Running|1",
         ),
     ] {
-        assert_eq!(pod_status(status.clone(), spec.clone()), expected, "{status}");
+        assert_eq!(
+            pod_status(status.clone(), spec.clone()),
+            expected,
+            "{status}"
+        );
     }
 }
 
@@ -381,8 +398,14 @@ fn a_pod_being_deleted_terminates_unless_it_has_ended() {
         });
         printed("v1", "Pod", pod).1
     };
-    assert_eq!(pod("Running"), "p|0/0|Terminating|0|90s|10.0.0.9|n|<none>|<none>");
-    assert_eq!(pod("Succeeded"), "p|0/0|Succeeded|0|90s|10.0.0.9|n|<none>|<none>");
+    assert_eq!(
+        pod("Running"),
+        "p|0/0|Terminating|0|90s|10.0.0.9|n|<none>|<none>"
+    );
+    assert_eq!(
+        pod("Succeeded"),
+        "p|0/0|Succeeded|0|90s|10.0.0.9|n|<none>|<none>"
+    );
 }
 
 #[test]

@@ -1,0 +1,119 @@
+//! What changed between two objects, as sets of fields.
+
+use super::set::{FieldSet, Step};
+use super::{Walk, step_to, walk};
+use crate::schema::Shape;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The difference between two objects.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) added: FieldSet,
+    pub(crate) modified: FieldSet,
+    pub(crate) removed: FieldSet,
+}
+
+impl Changes {
+    /// What the new object sets anew or otherwise.
+    pub(crate) fn written(&self) -> FieldSet {
+        self.added.union(&self.modified)
+    }
+
+    /// Leaves out some fields and all that is in them.
+    pub(crate) fn excluding(&self, ignored: &FieldSet) -> Self {
+        Self {
+            added: self.added.without_subtrees(ignored),
+            modified: self.modified.without_subtrees(ignored),
+            removed: self.removed.without_subtrees(ignored),
+        }
+    }
+}
+
+/// Compares two objects of one shape.
+pub(crate) fn changes(shape: &Shape, before: &Value, after: &Value) -> Changes {
+    let mut found = Changes::default();
+    compare(
+        shape,
+        (Some(before), Some(after)),
+        &mut Vec::new(),
+        &mut found,
+    );
+    found
+}
+
+fn compare(
+    shape: &Shape,
+    (before, after): (Option<&Value>, Option<&Value>),
+    path: &mut Vec<Step>,
+    found: &mut Changes,
+) {
+    match walk(shape, before, after) {
+        Walk::Leaf => {
+            if let (Some(before), Some(after)) = (before, after)
+                && before != after
+            {
+                found.modified.insert(path);
+            }
+        }
+        Walk::Maps(left, right) => {
+            let keys = |map: Option<&serde_json::Map<String, Value>>| {
+                map.into_iter()
+                    .flat_map(|map| map.keys().cloned())
+                    .collect::<Vec<_>>()
+            };
+            let names: BTreeSet<String> = keys(left).into_iter().chain(keys(right)).collect();
+            for name in names {
+                let pair = (
+                    left.and_then(|map| map.get(&name)),
+                    right.and_then(|map| map.get(&name)),
+                );
+                path.push(Step::field(&name));
+                compare(shape.entry(&name).0, pair, path, found);
+                path.pop();
+            }
+        }
+        Walk::Lists(left, right) => {
+            let (left, right) = (by_step(shape, left), by_step(shape, right));
+            let steps: BTreeSet<&Step> = left.keys().chain(right.keys()).collect();
+            for step in steps {
+                path.push(step.clone());
+                match (
+                    left.get(step).map(Vec::as_slice),
+                    right.get(step).map(Vec::as_slice),
+                ) {
+                    (None | Some([_]), None | Some([_])) => {
+                        let pair = (first(&left, step), first(&right, step));
+                        compare(shape.element(), pair, path, found);
+                    }
+                    // Duplicates have no identity of their own: as a whole.
+                    (Some(before), Some(after)) if before != after => found.modified.insert(path),
+                    (Some(_), Some(_)) => {}
+                    (None, _) => found.added.insert(path),
+                    (_, None) => found.removed.insert(path),
+                }
+                path.pop();
+            }
+        }
+    }
+    match (before, after) {
+        (None, Some(_)) => found.added.insert(path),
+        (Some(_), None) => found.removed.insert(path),
+        _ => {}
+    }
+}
+
+fn first<'v>(items: &BTreeMap<Step, Vec<&'v Value>>, step: &Step) -> Option<&'v Value> {
+    items.get(step).and_then(|found| found.first().copied())
+}
+
+/// Elements without a key cannot be owned and are left out.
+fn by_step<'v>(list: &Shape, items: &'v [Value]) -> BTreeMap<Step, Vec<&'v Value>> {
+    let mut found: BTreeMap<Step, Vec<&Value>> = BTreeMap::new();
+    for item in items {
+        if let Ok(step) = step_to(list, item) {
+            found.entry(step).or_default().push(item);
+        }
+    }
+    found
+}
