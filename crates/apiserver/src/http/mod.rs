@@ -200,6 +200,11 @@ fn large_json(parts: &Parts, value: &serde_json::Value) -> Response<Body> {
     reply::large(&parts.headers, reply::JSON, value.to_string().into_bytes())
 }
 
+/// The answer to a request that isn't passed on.
+pub(crate) fn refuse(refusal: &Refusal) -> Response<Body> {
+    reply::refusal(refusal)
+}
+
 /// All `Accept` headers as one.
 fn accept(parts: &Parts) -> String {
     let all: Vec<&str> =

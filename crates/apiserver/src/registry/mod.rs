@@ -23,6 +23,7 @@ use crate::kinds::KindInfo;
 use crate::store::{Draft, Key, Store, Stored};
 
 pub use convert::{Served, resource_of};
+pub(crate) use delete::{FOREGROUND, ORPHAN};
 pub use delete::{DeleteOptions, Deletion, Propagation};
 pub use update::PatchFormat;
 pub use names::{DNS_LABEL, DNS_SUBDOMAIN, NameFormat};

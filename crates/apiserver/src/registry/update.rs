@@ -114,6 +114,17 @@ impl Registry {
         }
     }
 
+    /// Changes an object by a function of its current state.
+    pub async fn change(
+        &self,
+        target: &Target,
+        part: Part,
+        options: &WriteOptions,
+        edit: impl Fn(&Value) -> Result<Value, Refusal>,
+    ) -> Result<(), Refusal> {
+        self.edit(target, part, options, Fields::Track, edit).await.map(|_| ())
+    }
+
     /// Reads, edits and writes an object until nobody else wrote in between. An edit that
     /// names a resourceVersion is refused once the object is at another one.
     pub(super) async fn edit(

@@ -1,0 +1,379 @@
+//! The collector: deletes what nothing holds any more.
+//!
+//! It owns three chores of the cluster: objects whose owners are gone, the contents of
+//! namespaces that are being deleted, and events that are old. It follows the store's own
+//! events and starts from all objects, so a crash at any point is made up for at the next
+//! start. It must never delete what still has an owner that is present.
+
+mod owners;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use self::owners::{Owner, Verdict};
+use crate::kinds::{self, KindInfo};
+use crate::refusal::Refusal;
+use crate::registry::{
+    DeleteOptions, FOREGROUND, ORPHAN, Part, Registry, Target, WriteOptions, resource_of, text,
+};
+use crate::store::{Event, Key, State, Stored};
+
+/// How long an event is kept after it was last seen.
+const EVENT_LIFE: SignedDuration = SignedDuration::from_hours(1);
+/// How often old events are looked for.
+const EVENT_SWEEP: Duration = Duration::from_mins(10);
+
+/// Something to look at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Task {
+    /// A namespace that is being deleted, or one that is new.
+    Namespace(Arc<str>),
+    /// An object with owners.
+    Dependent(Key),
+    /// An object that waits for what depends on it.
+    Owner(Key),
+}
+
+/// Runs until the store is closed.
+pub(crate) async fn run(registry: Registry) {
+    let mut revisions = registry.store.revisions();
+    let mut seen = None;
+    let mut sweep = tokio::time::interval(EVENT_SWEEP);
+    sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        revisions.borrow_and_update();
+        let (tasks, revision) = due(&registry.store.read(), seen);
+        seen = Some(revision);
+        for task in tasks {
+            match carry_out(&registry, &task).await {
+                Ok(()) => {}
+                Err(refusal) if refusal.code == http::StatusCode::SERVICE_UNAVAILABLE => return,
+                Err(refusal) => tracing::warn!(?task, %refusal, "could not collect"),
+            }
+        }
+        tokio::select! {
+            biased;
+            changed = revisions.changed() => if changed.is_err() { return },
+            _ = sweep.tick() => forget_old_events(&registry).await,
+        }
+    }
+}
+
+/// What the changes since a revision call for; without one, or if it is too old, what all
+/// objects call for.
+fn due(state: &State, seen: Option<u64>) -> (BTreeSet<Task>, u64) {
+    let mut tasks = BTreeSet::new();
+    for resource in state.resources() {
+        let events = seen.and_then(|seen| state.events_after(resource, seen).ok());
+        match events {
+            Some(events) => events.for_each(|event| tasks.extend(tasks_of_event(state, event))),
+            None => {
+                for (namespace, name, object) in state.list(resource, None) {
+                    let key = Key {
+                        resource: Arc::clone(resource),
+                        namespace: Arc::clone(namespace),
+                        name: Arc::clone(name),
+                    };
+                    tasks.extend(tasks_of_object(&key, object));
+                }
+            }
+        }
+    }
+    (tasks, state.revision())
+}
+
+fn tasks_of_object(key: &Key, object: &Stored) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    if &*key.resource == "namespaces" {
+        tasks.push(Task::Namespace(Arc::clone(&key.name)));
+    }
+    if !object.meta.owners.is_empty() {
+        tasks.push(Task::Dependent(key.clone()));
+    }
+    if object.meta.deleting {
+        tasks.push(Task::Owner(key.clone()));
+    }
+    tasks
+}
+
+fn tasks_of_event(state: &State, event: &Event) -> Vec<Task> {
+    if !event.deleted {
+        let same = |before: &Arc<Stored>| {
+            before.meta.owners == event.object.meta.owners
+                && before.meta.deleting == event.object.meta.deleting
+        };
+        if event.before.as_ref().is_some_and(same) && !event.object.meta.deleting {
+            return Vec::new();
+        }
+        let mut tasks = tasks_of_object(&event.key, &event.object);
+        tasks.extend(leaving_owners(state, event));
+        if event.object.meta.deleting {
+            tasks.extend(state.dependents(&event.object.meta.uid).cloned().map(Task::Dependent));
+        }
+        return tasks;
+    }
+    let mut tasks: Vec<Task> =
+        state.dependents(&event.object.meta.uid).cloned().map(Task::Dependent).collect();
+    tasks.extend(leaving_owners(state, event));
+    let namespace = Key::new("namespaces", "", &event.key.namespace);
+    if state.get(&namespace).is_some_and(|namespace| namespace.meta.deleting) {
+        tasks.push(Task::Namespace(Arc::clone(&event.key.namespace)));
+    }
+    tasks
+}
+
+/// The owners of a changed object that wait for it.
+fn leaving_owners(state: &State, event: &Event) -> Vec<Task> {
+    if event.object.meta.owners.is_empty() {
+        return Vec::new();
+    }
+    let object = event.object.value();
+    references(&object)
+        .filter_map(|reference| owner_key(&event.key, reference))
+        .filter(|(key, _)| state.get(key).is_some_and(|owner| owner.meta.deleting))
+        .map(|(key, _)| Task::Owner(key))
+        .collect()
+}
+
+fn references(object: &Value) -> impl Iterator<Item = &Value> {
+    object["metadata"]["ownerReferences"].as_array().into_iter().flatten()
+}
+
+/// Where an owner is stored; none if its kind isn't served.
+fn owner_key(dependent: &Key, reference: &Value) -> Option<(Key, &'static KindInfo)> {
+    let kind = kinds::by_kind(text(reference, "/apiVersion"), text(reference, "/kind"))?;
+    let namespace = if kind.namespaced { &*dependent.namespace } else { "" };
+    Some((Key::new(&resource_of(kind), namespace, text(reference, "/name")), kind))
+}
+
+async fn carry_out(registry: &Registry, task: &Task) -> Result<(), Refusal> {
+    let outcome = match task {
+        Task::Namespace(name) => namespace(registry, name).await,
+        Task::Dependent(key) => dependent(registry, key).await,
+        Task::Owner(key) => owner(registry, key).await,
+    };
+    match outcome {
+        // Somebody else was faster; what they did brings its own event.
+        Err(refusal) if matches!(refusal.reason, "NotFound" | "Conflict") => Ok(()),
+        other => other,
+    }
+}
+
+fn target(key: &Key) -> Option<Target> {
+    let kind = kinds::all().iter().find(|kind| kind.resource() == *key.resource)?;
+    Some(Target { kind, namespace: key.namespace.to_string(), name: key.name.to_string() })
+}
+
+fn options() -> WriteOptions {
+    WriteOptions { dry_run: false, manager: "orlop-collector".to_owned() }
+}
+
+/// Deletes an object only if it is still the one that was decided on.
+fn exactly(object: &Stored) -> DeleteOptions {
+    DeleteOptions { uid: Some(object.meta.uid.to_string()), ..Default::default() }
+}
+
+async fn dependent(registry: &Registry, key: &Key) -> Result<(), Refusal> {
+    let (Some(stored), Some(target)) = (registry.store.get(key), target(key)) else {
+        return Ok(());
+    };
+    let object = stored.value();
+    let verdict = {
+        let state = registry.store.read();
+        let owners: Vec<(&Value, Owner)> = references(&object)
+            .map(|reference| (reference, owner_state(&state, key, reference)))
+            .collect();
+        owners::decide(&owners)
+    };
+    match verdict {
+        Verdict::Keep => Ok(()),
+        Verdict::Delete if stored.meta.deleting => Ok(()),
+        Verdict::Delete => {
+            // The owners may change between the look and the deletion.
+            let mut options = exactly(&stored);
+            options.resource_version = Some(stored.revision.to_string());
+            registry.delete(&target, &options).await.map(|_| ())
+        }
+        Verdict::Release { uids } => {
+            let edit = |current: &Value| Ok(owners::without_owners(current, &uids));
+            registry.change(&target, Part::Main, &options(), edit).await
+        }
+    }
+}
+
+fn owner_state(state: &State, dependent: &Key, reference: &Value) -> Owner {
+    let Some((key, _)) = owner_key(dependent, reference) else { return Owner::Unknown };
+    match state.get(&key) {
+        Some(owner) if *owner.meta.uid == *text(reference, "/uid") => {
+            if owner.meta.deleting && has_finalizer(&owner.value(), FOREGROUND) {
+                Owner::Waiting
+            } else {
+                Owner::Present
+            }
+        }
+        _ => Owner::Absent,
+    }
+}
+
+fn has_finalizer(object: &Value, finalizer: &str) -> bool {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    finalizers.is_some_and(|all| all.iter().any(|one| one == finalizer))
+}
+
+/// Lets an owner go once its dependents are gone, or once they are on their own.
+async fn owner(registry: &Registry, key: &Key) -> Result<(), Refusal> {
+    let (Some(stored), Some(target)) = (registry.store.get(key), target(key)) else {
+        return Ok(());
+    };
+    let object = stored.value();
+    let uid = &*stored.meta.uid;
+    let dependents: Vec<Key> = registry.store.read().dependents(uid).cloned().collect();
+    if has_finalizer(&object, ORPHAN) {
+        let uids = [uid.to_owned()];
+        for dependent in dependents {
+            let Some(target) = self::target(&dependent) else { continue };
+            let edit = |current: &Value| Ok(owners::without_owners(current, &uids));
+            match registry.change(&target, Part::Main, &options(), edit).await {
+                Err(refusal) if refusal.reason != "NotFound" => return Err(refusal),
+                _ => {}
+            }
+        }
+        return drop_finalizer(registry, &target, ORPHAN).await;
+    }
+    if !has_finalizer(&object, FOREGROUND) {
+        return Ok(());
+    }
+    let blocked = {
+        let state = registry.store.read();
+        dependents.iter().filter_map(|key| state.get(key)).any(|dependent| {
+            let dependent = dependent.value();
+            references(&dependent).any(|reference| {
+                text(reference, "/uid") == uid && reference["blockOwnerDeletion"] == true
+            })
+        })
+    };
+    for key in &dependents {
+        carry_out_dependent(registry, key).await?;
+    }
+    if blocked { Ok(()) } else { drop_finalizer(registry, &target, FOREGROUND).await }
+}
+
+async fn carry_out_dependent(registry: &Registry, key: &Key) -> Result<(), Refusal> {
+    match dependent(registry, key).await {
+        Err(refusal) if matches!(refusal.reason, "NotFound" | "Conflict") => Ok(()),
+        other => other,
+    }
+}
+
+async fn drop_finalizer(
+    registry: &Registry,
+    target: &Target,
+    finalizer: &str,
+) -> Result<(), Refusal> {
+    let edit = |current: &Value| {
+        let mut freed = current.clone();
+        if let Some(all) = freed["metadata"]["finalizers"].as_array_mut() {
+            all.retain(|one| one != finalizer);
+        }
+        Ok(freed)
+    };
+    registry.change(target, Part::Main, &options(), edit).await
+}
+
+/// Gives a new namespace its service account; empties one that is being deleted, pods
+/// first, and lets it go once it is empty.
+async fn namespace(registry: &Registry, name: &str) -> Result<(), Refusal> {
+    let Some(namespace) = registry.store.get(&Key::new("namespaces", "", name)) else {
+        return Ok(());
+    };
+    if !namespace.meta.deleting {
+        return ensure_service_account(registry, name).await;
+    }
+    let contents: Vec<(Target, Arc<Stored>)> = {
+        let state = registry.store.read();
+        let kinds = kinds::all().iter().filter(|kind| {
+            // Events of the other group are the same objects.
+            kind.namespaced && resource_of(kind) == kind.resource()
+        });
+        let of_kind = |kind: &'static KindInfo| {
+            let resource = kind.resource();
+            let objects = state.list(&resource, Some(name)).map(move |(_, object, stored)| {
+                let (namespace, name) = (name.to_owned(), object.to_string());
+                (Target { kind, namespace, name }, Arc::clone(stored))
+            });
+            objects.collect::<Vec<_>>()
+        };
+        kinds.flat_map(of_kind).collect()
+    };
+    let pods = contents.iter().any(|(target, _)| target.kind.kind == "Pod");
+    for (target, stored) in &contents {
+        if (pods && target.kind.kind != "Pod") || stored.meta.deleting {
+            continue;
+        }
+        match registry.delete(target, &exactly(stored)).await {
+            Err(refusal) if !matches!(refusal.reason, "NotFound" | "Conflict") => {
+                return Err(refusal);
+            }
+            _ => {}
+        }
+    }
+    if !contents.is_empty() {
+        // The deletions bring events, which bring this task back.
+        return Ok(());
+    }
+    let target = Target {
+        kind: kinds::find("", "v1", "namespaces").ok_or_else(Refusal::no_such_path)?,
+        namespace: String::new(),
+        name: name.to_owned(),
+    };
+    let edit = |current: &Value| {
+        let mut freed = current.clone();
+        if let Some(all) = freed["spec"]["finalizers"].as_array_mut() {
+            all.retain(|one| one != "kubernetes");
+        }
+        Ok(freed)
+    };
+    registry.change(&target, Part::Finalize, &options(), edit).await
+}
+
+async fn ensure_service_account(registry: &Registry, namespace: &str) -> Result<(), Refusal> {
+    if registry.store.get(&Key::new("serviceaccounts", namespace, "default")).is_some() {
+        return Ok(());
+    }
+    let kind = kinds::find("", "v1", "serviceaccounts").ok_or_else(Refusal::no_such_path)?;
+    let account = json!({ "metadata": { "name": "default" } });
+    match registry.create(kind, namespace, account, &options()).await {
+        Err(refusal) if !matches!(refusal.reason, "AlreadyExists" | "Forbidden") => Err(refusal),
+        _ => Ok(()),
+    }
+}
+
+/// Events are for people who look soon; nobody deletes them.
+async fn forget_old_events(registry: &Registry) {
+    let now = registry.clock.now();
+    let old: Vec<(Key, Arc<Stored>)> = {
+        let state = registry.store.read();
+        let events = state.list("events", None).map(|(namespace, name, event)| {
+            (Key::new("events", namespace, name), Arc::clone(event))
+        });
+        events.filter(|(_, event)| now.duration_since(last_seen(&event.value())) > EVENT_LIFE).collect()
+    };
+    for (key, event) in old {
+        let Some(target) = target(&key) else { continue };
+        if let Err(refusal) = registry.delete(&target, &exactly(&event)).await {
+            tracing::debug!(%refusal, "could not forget an event");
+        }
+    }
+}
+
+fn last_seen(event: &Value) -> Timestamp {
+    ["/lastTimestamp", "/series/lastObservedTime", "/eventTime", "/metadata/creationTimestamp"]
+        .iter()
+        .filter_map(|pointer| text(event, pointer).parse().ok())
+        .max()
+        .unwrap_or(Timestamp::MIN)
+}
