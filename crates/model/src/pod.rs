@@ -632,3 +632,22 @@ impl Pod {
         })
     }
 }
+
+/// The name of the index by [`claims_used`].
+pub const BY_CLAIM: &str = "by-claim";
+
+/// What a pod is found under: the keys of the claims that it uses.
+pub fn claims_used(pod: &Pod) -> Vec<String> {
+    pod.claims().map(|(_, key)| key.to_string()).collect()
+}
+
+/// The name of the index by [`node_used`].
+pub const BY_NODE: &str = "by-node";
+
+/// What a placed pod is found under: its node.
+pub fn node_used(pod: &Pod) -> Vec<String> {
+    match pod.is_placed() {
+        true => vec![pod.spec.node_name.clone()],
+        false => Vec::new(),
+    }
+}

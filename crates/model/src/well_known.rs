@@ -44,6 +44,9 @@ pub const EXTERNAL_PROVISIONER: &str = "external-provisioner.volume.kubernetes.i
 /// Claim finalizer: a CreateVolume call may be under way or have made a volume that no
 /// PersistentVolume records yet. It is what lets a restarted provisioner find and undo it.
 pub const PROVISIONING: &str = "provisioner.orlop.dev/in-progress";
+/// Claim: beside [`PROVISIONING`], the topology segment that CreateVolume was asked for, so that
+/// the call can be repeated when the node is gone.
+pub const PROVISIONING_PLACE: &str = "provisioner.orlop.dev/place";
 /// Prefix of the attacher's finalizer on attachments and volumes; the sanitised driver name follows.
 pub const ATTACHER_PREFIX: &str = "external-attacher/";
 

@@ -1,0 +1,57 @@
+//! The binder: joins claims with volumes, one to one, and parts them.
+//!
+//! ```text
+//! claim:   Pending --reserve, mark, point, mark--> Bound --volume gone--> Lost
+//! volume:  Pending -> Available -> Bound --claim gone--> Released --> (reclaimed)
+//! ```
+//!
+//! A bind is four writes at most, in an order that a crash can't hurt: the volume is
+//! reserved, then marked bound, and only then does the claim point to it and is marked
+//! bound. Whatever is missing of the four is what [`claim::decide`] asks for, so that a
+//! restart simply goes on.
+//!
+//! Must never: let a volume have two owners, or take a volume from an owner who still
+//! exists. Deleting what a driver made is not its job; marking a volume Released is, and
+//! that is the signal for it.
+
+pub mod claim;
+mod index;
+pub mod volume;
+mod work;
+
+#[cfg(test)]
+mod tests;
+
+pub use work::start;
+
+/// The component that the binder's events name.
+pub const COMPONENT: &str = "persistentvolume-controller";
+
+/// Something that a person should be told about an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct News {
+    /// Whether somebody may have to act.
+    pub warning: bool,
+    /// In one word.
+    pub reason: &'static str,
+    /// In a sentence.
+    pub message: String,
+}
+
+impl News {
+    fn normal(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            warning: false,
+            reason,
+            message: message.into(),
+        }
+    }
+
+    fn warning(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            warning: true,
+            reason,
+            message: message.into(),
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! What moves one claim towards Bound.
+
+use std::sync::Arc;
+
+use orlop_model::{
+    Claim, ClaimPhase, Kind, StorageClass, Volume, VolumePhase,
+    matching::{self, Place, Timing},
+    well_known,
+};
+use serde_json::{Value, json};
+
+use super::News;
+use crate::Evidence;
+
+/// Everything that a decision about a claim looks at.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// The claim.
+    pub claim: Arc<Claim>,
+    /// The volume that the claim names, if it names one and that exists.
+    pub named: Option<Arc<Volume>>,
+    /// Free volumes of the claim's class, and volumes that name the claim.
+    pub candidates: Vec<Arc<Volume>>,
+    /// The class that the claim asks for, if it exists.
+    pub class: Option<Arc<StorageClass>>,
+    /// The default class, if there is one.
+    pub default_class: Option<Arc<StorageClass>>,
+    /// Pods that use the claim and wait for a node.
+    pub unplaced_pods: Vec<String>,
+    /// Where claim and named volume were read.
+    pub evidence: Evidence,
+}
+
+/// What shall be done for a claim, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// Why.
+    pub because: Because,
+    /// The volume that the steps are about.
+    pub volume: Option<Arc<Volume>>,
+    /// In this order; each may be the last before a crash.
+    pub steps: Vec<Step>,
+}
+
+/// One write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// The volume names the claim. A crash after it leaves a reservation, never two owners.
+    ReserveVolume,
+    /// The volume says Bound, which protects it before the claim relies on it.
+    MarkVolumeBound,
+    /// The claim names the volume.
+    PointClaim,
+    /// The claim says Bound, and what it got.
+    MarkClaimBound,
+    /// The claim says Pending.
+    MarkPending,
+    /// The claim says Lost.
+    MarkLost,
+    /// The claim asks for the default class.
+    TakeClass(String),
+    /// The claim names the provisioner that shall act.
+    AskProvisioner(String),
+}
+
+/// Why a claim is where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Because {
+    /// A volume was found, or was there already.
+    Fits,
+    /// It is being deleted and has no volume yet: none shall be given to it.
+    Deleting,
+    /// It said nothing about a class, and there is a default one.
+    DefaultClass,
+    /// A pod must be placed first.
+    NoConsumer {
+        /// Pods that wait for a node.
+        pods: Vec<String>,
+    },
+    /// It wants a class that doesn't exist.
+    NoSuchClass(String),
+    /// The class's volumes are made by hand, or by a plugin that nobody runs.
+    NoProvisioner(String),
+    /// A provisioner was asked.
+    Provisioning(String),
+    /// It has no class, and no volume fits.
+    NothingFits,
+    /// The volume that it names doesn't exist.
+    NoSuchVolume,
+    /// The volume that it names doesn't fit.
+    Mismatch {
+        /// The volume.
+        volume: String,
+        /// What doesn't fit.
+        why: matching::Mismatch,
+    },
+    /// The volume that it names belongs to another claim.
+    Taken {
+        /// The volume.
+        volume: String,
+        /// Whether the binder made that binding, in which case it may pass.
+        by_binder: bool,
+    },
+    /// It was bound, and names no volume any more.
+    LostReference,
+    /// It was bound, and its volume is gone.
+    LostVolume,
+    /// It was bound, and its volume belongs to another claim.
+    Misbound,
+    /// It is lost, for good.
+    Lost,
+    /// It looks lost; the API server must say so too.
+    Unconfirmed,
+}
+
+impl Because {
+    /// What a person is told.
+    pub fn news(&self) -> Option<News> {
+        Some(match self {
+            Self::NoConsumer { pods } if pods.is_empty() => News::normal(
+                "WaitForFirstConsumer",
+                "waiting for first consumer to be created before binding",
+            ),
+            Self::NoConsumer { pods } => {
+                let noun = if pods.len() == 1 { "pod" } else { "pods" };
+                let message = format!("waiting for {noun} {} to be scheduled", pods.join(","));
+                News::normal("WaitForPodScheduled", message)
+            }
+            Self::NoSuchClass(class) => News::warning(
+                "ProvisioningFailed",
+                format!("storageclass.storage.k8s.io \"{class}\" not found"),
+            ),
+            Self::NoProvisioner(name) => News::warning(
+                "ProvisioningFailed",
+                format!("no volume plugin matched name: {name}"),
+            ),
+            Self::Provisioning(name) => News::normal(
+                "ExternalProvisioning",
+                format!(
+                    "Waiting for a volume to be created either by the external provisioner \
+                     '{name}' or manually by the system administrator. If volume creation is \
+                     delayed, please verify that the provisioner is running and correctly \
+                     registered."
+                ),
+            ),
+            Self::NothingFits => News::normal(
+                "FailedBinding",
+                "no persistent volumes available for this claim and no storage class is set",
+            ),
+            Self::Mismatch { volume, why } => News::warning(
+                "VolumeMismatch",
+                format!("Cannot bind to requested volume \"{volume}\": {why}"),
+            ),
+            Self::Taken {
+                volume,
+                by_binder: false,
+            } => News::warning(
+                "FailedBinding",
+                format!("volume \"{volume}\" already bound to a different claim."),
+            ),
+            Self::LostReference => News::warning(
+                "ClaimLost",
+                "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
+            ),
+            Self::LostVolume => News::warning(
+                "ClaimLost",
+                "Bound claim has lost its PersistentVolume. Data on the volume is lost!",
+            ),
+            Self::Misbound => News::warning(
+                "ClaimMisbound",
+                "Two claims are bound to the same volume, this one is bound incorrectly",
+            ),
+            Self::Fits
+            | Self::Deleting
+            | Self::DefaultClass
+            | Self::NoSuchVolume
+            | Self::Taken {
+                by_binder: true, ..
+            }
+            | Self::Lost
+            | Self::Unconfirmed => return None,
+        })
+    }
+}
+
+impl Decision {
+    fn wait(view: &View, because: Because) -> Self {
+        Self {
+            because,
+            volume: None,
+            steps: pending(&view.claim),
+        }
+    }
+
+    fn nothing(because: Because) -> Self {
+        Self {
+            because,
+            volume: None,
+            steps: Vec::new(),
+        }
+    }
+
+    /// Whether the API server must be asked before anything is done.
+    pub fn needs_live_evidence(&self) -> bool {
+        self.because == Because::Unconfirmed
+    }
+}
+
+/// Decides what moves a claim towards Bound.
+pub fn decide(view: &View) -> Decision {
+    let claim = &*view.claim;
+    match (claim.bind_completed(), claim.spec.volume_name.is_empty()) {
+        (false, true) => decide_open(view),
+        (false, false) => decide_asked(view),
+        (true, _) => decide_done(view),
+    }
+}
+
+fn decide_open(view: &View) -> Decision {
+    let claim = &*view.claim;
+    if claim.metadata.is_deleting() {
+        return Decision::nothing(Because::Deleting);
+    }
+    let late = view.class.as_ref().is_some_and(|c| c.waits_for_consumer());
+    let timing = if late { Timing::Late } else { Timing::Now };
+    let candidates = view.candidates.iter().map(|v| &**v);
+    if let Some(found) = matching::best(claim, candidates, Place::Anywhere, timing) {
+        let name = &found.metadata.name;
+        let found = view.candidates.iter().find(|v| v.metadata.name == *name);
+        return found.map_or_else(
+            || Decision::wait(view, Because::NothingFits),
+            |volume| bind(claim, volume),
+        );
+    }
+    match (claim.class(), &view.class, &view.default_class) {
+        (None, _, Some(default)) => Decision {
+            because: Because::DefaultClass,
+            volume: None,
+            steps: vec![Step::TakeClass(default.metadata.name.clone())],
+        },
+        (None | Some(""), _, _) => Decision::wait(view, Because::NothingFits),
+        (Some(name), None, _) => Decision::wait(view, Because::NoSuchClass(name.to_owned())),
+        (Some(_), Some(_), _) if late && claim.selected_node().is_none() => {
+            let pods = view.unplaced_pods.clone();
+            Decision::wait(view, Because::NoConsumer { pods })
+        }
+        (Some(_), Some(class), _) => provision(view, class),
+    }
+}
+
+fn provision(view: &View, class: &StorageClass) -> Decision {
+    let name = class.provisioner.clone();
+    // Names with this prefix are Kubernetes' own plugins; none of them is left.
+    if name.starts_with("kubernetes.io/") {
+        return Decision::wait(view, Because::NoProvisioner(name));
+    }
+    let annotations = &view.claim.metadata.annotations;
+    let asked = [
+        well_known::STORAGE_PROVISIONER,
+        well_known::BETA_STORAGE_PROVISIONER,
+    ]
+    .iter()
+    .all(|key| annotations.get(*key) == Some(&name));
+    let mut steps = pending(&view.claim);
+    if !asked {
+        steps.push(Step::AskProvisioner(name.clone()));
+    }
+    Decision {
+        because: Because::Provisioning(name),
+        volume: None,
+        steps,
+    }
+}
+
+fn decide_asked(view: &View) -> Decision {
+    let claim = &*view.claim;
+    let Some(volume) = &view.named else {
+        return Decision::wait(view, Because::NoSuchVolume);
+    };
+    let name = volume.metadata.name.clone();
+    if volume.spec.claim_ref.is_none() {
+        return match matching::check(claim, volume) {
+            Ok(()) => bind(claim, volume),
+            Err(why) => Decision::wait(view, Because::Mismatch { volume: name, why }),
+        };
+    }
+    if volume.is_reserved_for(claim) {
+        return bind(claim, volume);
+    }
+    let because = Because::Taken {
+        volume: name,
+        by_binder: volume.bound_by_controller(),
+    };
+    Decision::wait(view, because)
+}
+
+fn decide_done(view: &View) -> Decision {
+    let claim = &*view.claim;
+    if claim.phase() == ClaimPhase::Lost {
+        return Decision::nothing(Because::Lost);
+    }
+    let lost = match &view.named {
+        _ if claim.spec.volume_name.is_empty() => Because::LostReference,
+        None => Because::LostVolume,
+        Some(volume) => match &volume.spec.claim_ref {
+            None => return bind(claim, volume),
+            Some(owner) if owner.uid == claim.metadata.uid => return bind(claim, volume),
+            Some(_) => Because::Misbound,
+        },
+    };
+    match view.evidence {
+        Evidence::Cached => Decision::nothing(Because::Unconfirmed),
+        Evidence::Live => Decision {
+            because: lost,
+            volume: None,
+            steps: vec![Step::MarkLost],
+        },
+    }
+}
+
+/// What is missing of the bind.
+fn bind(claim: &Claim, volume: &Arc<Volume>) -> Decision {
+    let owner = volume.spec.claim_ref.as_ref();
+    let steps = [
+        (
+            Step::ReserveVolume,
+            owner.is_none_or(|o| o.key() != claim.key() || o.uid != claim.metadata.uid),
+        ),
+        (Step::MarkVolumeBound, volume.phase() != VolumePhase::Bound),
+        (
+            Step::PointClaim,
+            claim.spec.volume_name != volume.metadata.name || !claim.bind_completed(),
+        ),
+        (
+            Step::MarkClaimBound,
+            claim.phase() != ClaimPhase::Bound
+                || claim.status.access_modes != volume.spec.access_modes,
+        ),
+    ];
+    Decision {
+        because: Because::Fits,
+        volume: Some(volume.clone()),
+        steps: steps
+            .into_iter()
+            .filter_map(|(step, missing)| missing.then_some(step))
+            .collect(),
+    }
+}
+
+fn pending(claim: &Claim) -> Vec<Step> {
+    let clean = claim.status.phase == Some(ClaimPhase::Pending)
+        && claim.status.access_modes.is_empty()
+        && claim.status.capacity.is_empty();
+    if clean {
+        Vec::new()
+    } else {
+        vec![Step::MarkPending]
+    }
+}
+
+/// What a step changes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Write {
+    /// Of which object.
+    pub of: Party,
+    /// In which half of it.
+    pub half: Half,
+    /// The merge patch.
+    pub body: Value,
+}
+
+/// One of the two that a binding joins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Party {
+    /// The claim.
+    Claim,
+    /// The volume.
+    Volume,
+}
+
+/// The halves of an object, which are written apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Half {
+    /// Metadata and spec.
+    Main,
+    /// Status.
+    Status,
+}
+
+impl Step {
+    /// What the step changes, given the objects as they are now.
+    pub fn write(&self, claim: &Claim, volume: Option<&Volume>) -> Option<Write> {
+        let (of, half, body) = match self {
+            Self::ReserveVolume => (Party::Volume, Half::Main, reservation(claim, volume?)),
+            Self::MarkVolumeBound => {
+                let status = json!({"phase": VolumePhase::Bound, "message": null, "reason": null});
+                (Party::Volume, Half::Status, json!({ "status": status }))
+            }
+            Self::PointClaim => (Party::Claim, Half::Main, pointer(claim, volume?)),
+            Self::MarkClaimBound => (Party::Claim, Half::Status, bound_status(claim, volume?)),
+            Self::MarkPending => (
+                Party::Claim,
+                Half::Status,
+                unbound_status(ClaimPhase::Pending),
+            ),
+            Self::MarkLost => (Party::Claim, Half::Status, unbound_status(ClaimPhase::Lost)),
+            Self::TakeClass(name) => {
+                let body = json!({"spec": {"storageClassName": name}});
+                (Party::Claim, Half::Main, body)
+            }
+            Self::AskProvisioner(name) => {
+                let body = json!({"metadata": {"annotations": {
+                    well_known::STORAGE_PROVISIONER: name,
+                    well_known::BETA_STORAGE_PROVISIONER: name,
+                }}});
+                (Party::Claim, Half::Main, body)
+            }
+        };
+        Some(Write { of, half, body })
+    }
+}
+
+fn reservation(claim: &Claim, volume: &Volume) -> Value {
+    let mut body = json!({"spec": {"claimRef": claim.reference()}});
+    // A person who reserved the volume by name keeps it reserved when the claim goes.
+    if !volume.is_reserved_for(claim) {
+        body["metadata"]["annotations"][well_known::BOUND_BY_CONTROLLER] = json!("yes");
+    }
+    body
+}
+
+fn pointer(claim: &Claim, volume: &Volume) -> Value {
+    let mut body = json!({"metadata": {"annotations": {well_known::BIND_COMPLETED: "yes"}}});
+    if claim.spec.volume_name != volume.metadata.name {
+        body["spec"]["volumeName"] = json!(volume.metadata.name);
+        body["metadata"]["annotations"][well_known::BOUND_BY_CONTROLLER] = json!("yes");
+    }
+    body
+}
+
+fn bound_status(claim: &Claim, volume: &Volume) -> Value {
+    let mut status = json!({
+        "phase": ClaimPhase::Bound,
+        "accessModes": volume.spec.access_modes,
+    });
+    // Later, the size belongs to the resizer.
+    if claim.phase() != ClaimPhase::Bound {
+        let size = volume.metadata.annotation(well_known::PRE_RESIZE_CAPACITY);
+        let whole = volume.spec.capacity.storage();
+        let size = size.map_or_else(|| json!(whole), |text| json!(text));
+        status["capacity"] = json!({"storage": size});
+        if let Some(name) = &volume.spec.volume_attributes_class_name {
+            status["currentVolumeAttributesClassName"] = json!(name);
+        }
+    }
+    json!({ "status": status })
+}
+
+fn unbound_status(phase: ClaimPhase) -> Value {
+    json!({"status": {
+        "phase": phase,
+        "accessModes": null,
+        "capacity": null,
+        "currentVolumeAttributesClassName": null,
+    }})
+}
