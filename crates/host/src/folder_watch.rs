@@ -18,7 +18,7 @@ use tokio::io::unix::AsyncFd;
 /// Something happened in the folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FolderEvent {
-    /// A name came in, by creation or by a rename.
+    /// A name came in, by creation or by a rename; or, for a watch on contents, was written to.
     Came(OsString),
     /// A name went away.
     Left(OsString),
@@ -36,8 +36,17 @@ pub struct FolderWatch {
 }
 
 impl FolderWatch {
-    /// Watches from now on. Must be called within a tokio runtime.
+    /// Watches names from now on. Must be called within a tokio runtime.
     pub fn new(folder: &Path) -> io::Result<Self> {
+        Self::watching(folder, WatchFlags::empty())
+    }
+
+    /// Watches names and what is written into the files. Must be called within a tokio runtime.
+    pub fn on_contents(folder: &Path) -> io::Result<Self> {
+        Self::watching(folder, WatchFlags::MODIFY)
+    }
+
+    fn watching(folder: &Path, more: WatchFlags) -> io::Result<Self> {
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let events = WatchFlags::CREATE
             | WatchFlags::MOVED_TO
@@ -45,7 +54,8 @@ impl FolderWatch {
             | WatchFlags::MOVED_FROM
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF
-            | WatchFlags::ONLYDIR;
+            | WatchFlags::ONLYDIR
+            | more;
         inotify::add_watch(&fd, folder, events)?;
         Ok(Self {
             fd: registered(fd)?,
@@ -79,7 +89,7 @@ fn drain(fd: &OwnedFd, pending: &mut std::collections::VecDeque<FolderEvent>) ->
             pending.push_back(FolderEvent::Overrun);
         } else if flags.intersects(ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF) {
             pending.push_back(FolderEvent::Gone);
-        } else if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
+        } else if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO | ReadFlags::MODIFY) {
             pending.push_back(FolderEvent::Came(name()));
         } else if flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM) {
             pending.push_back(FolderEvent::Left(name()));
