@@ -118,6 +118,8 @@ struct Found {
 mod tests {
     use super::*;
 
+    type Mapped = Result<Mode, AccessModeError>;
+
     const RWO: &str = "ReadWriteOnce";
     const RWOP: &str = "ReadWriteOncePod";
     const ROX: &str = "ReadOnlyMany";
@@ -129,7 +131,7 @@ mod tests {
         let apart = Err(AccessModeError::OncePodWithOthers);
         let between = Err(AccessModeError::ManyReadersOneWriter);
         #[rustfmt::skip]
-        let cases: &[(&[&str], Result<Mode, AccessModeError>, Result<Mode, AccessModeError>)] = &[
+        let cases: &[(&[&str], Mapped, Mapped)] = &[
             (&[], Err(AccessModeError::None), Err(AccessModeError::None)),
             (&[RWO], Ok(Mode::SingleNodeWriter), Ok(Mode::SingleNodeMultiWriter)),
             (&[RWOP], Ok(Mode::SingleNodeWriter), Ok(Mode::SingleNodeSingleWriter)),

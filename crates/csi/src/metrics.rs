@@ -3,9 +3,10 @@
 //!
 //! Labels are method, code and driver name, never anything from a request.
 
+use std::fmt;
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::{EncodeLabel as _, EncodeLabelSet, LabelSetEncoder};
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
@@ -19,7 +20,7 @@ const BUCKETS: [f64; 13] = [
 ];
 
 /// Whose calls are measured; each has its own metric.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
     /// A controller beside a driver: `csi_sidecar_operations_seconds`.
     Sidecar,
@@ -46,11 +47,26 @@ impl Side {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Labels {
+    side: Side,
     driver_name: String,
     method_name: String,
     grpc_status_code: &'static str,
+}
+
+impl EncodeLabelSet for Labels {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
+        ("driver_name", self.driver_name.as_str()).encode(encoder.encode_label())?;
+        ("method_name", self.method_name.as_str()).encode(encoder.encode_label())?;
+        ("grpc_status_code", self.grpc_status_code).encode(encoder.encode_label())?;
+        match self.side {
+            // The kubelet always says whether the volume was migrated from an
+            // in-tree plugin; the others only for drivers that replace one.
+            Side::Node => ("migrated", "false").encode(encoder.encode_label()),
+            Side::Sidecar | Side::Plugin => Ok(()),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -65,6 +81,7 @@ impl MetricConstructor<Histogram> for NewHistogram {
 /// The histogram of calls; clones share it.
 #[derive(Debug, Clone)]
 pub struct Metrics {
+    side: Side,
     operations: Family<Labels, Histogram, NewHistogram>,
 }
 
@@ -75,11 +92,12 @@ impl Metrics {
         let operations = Family::new_with_constructor(NewHistogram);
         // The registry ends the help text with a full stop by itself.
         registry.register(side.metric(), side.help(), operations.clone());
-        Self { operations }
+        Self { side, operations }
     }
 
     pub(crate) fn observe(&self, call: &Measured<'_>) {
         let labels = Labels {
+            side: self.side,
             driver_name: call.driver.to_owned(),
             method_name: call.path.to_owned(),
             grpc_status_code: code_name(call.code),
@@ -96,4 +114,38 @@ pub(crate) struct Measured<'a> {
     pub(crate) path: &'a str,
     pub(crate) code: Code,
     pub(crate) took: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_side_has_the_name_and_labels_that_are_known_for_it() {
+        let cases = [
+            (Side::Sidecar, "csi_sidecar_operations_seconds_sum", ""),
+            (
+                Side::Node,
+                "csi_operations_seconds_sum",
+                ",migrated=\"false\"",
+            ),
+            (Side::Plugin, "csi_plugin_operations_seconds_sum", ""),
+        ];
+        for (side, name, more) in cases {
+            let mut registry = Registry::default();
+            Metrics::register(side, &mut registry).observe(&Measured {
+                driver: "d",
+                path: "/csi.v1.Node/NodeGetInfo",
+                code: Code::Cancelled,
+                took: Duration::from_secs(2),
+            });
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+            let line = format!(
+                "{name}{{driver_name=\"d\",method_name=\"/csi.v1.Node/NodeGetInfo\",\
+                 grpc_status_code=\"Canceled\"{more}}} 2.0\n"
+            );
+            assert!(text.contains(&line), "{line} is not in\n{text}");
+        }
+    }
 }
