@@ -175,15 +175,14 @@ fn shape_schema(shape: &Shape, dialect: Dialect) -> Value {
 
 fn scalar_schema(scalar: Scalar, dialect: Dialect) -> Value {
     match (scalar, dialect) {
-        (Scalar::String, _) => json!({"type": "string"}),
+        // Version 2 has no unions; upstream writes the string form there, too.
+        (Scalar::String, _) | (Scalar::Quantity, Dialect::V2) => json!({"type": "string"}),
         (Scalar::Bytes, _) => json!({"type": "string", "format": "byte"}),
         (Scalar::Bool, _) => json!({"type": "boolean"}),
         (Scalar::Int32, _) => json!({"type": "integer", "format": "int32"}),
         (Scalar::Int64, _) => json!({"type": "integer", "format": "int64"}),
         (Scalar::Float, _) => json!({"type": "number", "format": "double"}),
         (Scalar::Time | Scalar::MicroTime, _) => json!({"type": "string", "format": "date-time"}),
-        // Version 2 has no unions; upstream writes the string form there, too.
-        (Scalar::Quantity, Dialect::V2) => json!({"type": "string"}),
         (Scalar::Quantity, Dialect::V3) => {
             json!({"oneOf": [{"type": "string"}, {"type": "number"}]})
         }

@@ -1,3 +1,8 @@
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "literals are passed as they are written"
+)]
+
 use super::*;
 use crate::kinds;
 use serde_json::{Value, json};

@@ -20,8 +20,8 @@ pub(super) const NODE: &[Column] = &[
 
 pub(super) fn node(node: &Value, now: Timestamp) -> Vec<Value> {
     let info = |field: &str| at(node, &format!("/status/nodeInfo/{field}"));
-    let known = |text| if text == "" { "<unknown>" } else { text };
-    let mut kernel = known(info("kernelVersion")).to_owned();
+    let known = |field: &str| at_or(node, &format!("/status/nodeInfo/{field}"), "<unknown>");
+    let mut kernel = known("kernelVersion").to_owned();
     if !info("architecture").is_empty() {
         kernel = format!("{kernel} ({})", info("architecture"));
     }
@@ -33,9 +33,9 @@ pub(super) fn node(node: &Value, now: Timestamp) -> Vec<Value> {
         info("kubeletVersion").into(),
         address(node, "InternalIP").into(),
         address(node, "ExternalIP").into(),
-        known(info("osImage")).into(),
+        known("osImage").into(),
         kernel.into(),
-        known(info("containerRuntimeVersion")).into(),
+        known("containerRuntimeVersion").into(),
     ]
 }
 

@@ -1,3 +1,8 @@
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "literals are passed as they are written"
+)]
+
 use super::*;
 use crate::kinds;
 use proptest::prelude::*;
@@ -166,8 +171,7 @@ fn changing_anothers_field_is_a_conflict_that_names_both() {
 
 #[test]
 fn a_conflict_with_an_update_names_version_and_subresource() {
-    let current = json!({"metadata": {"name": "p"}, "status": {"phase": "Running"}});
-    let mut updated = current.clone();
+    let mut updated = json!({"metadata": {"name": "p"}, "status": {"phase": "Running"}});
     let status = UpdateOptions {
         manager: "node",
         subresource: Some("status"),

@@ -71,9 +71,9 @@ fn merge_lists(shape: &Shape, live: &[Value], applied: &[Value]) -> Vec<Value> {
             left += 1;
         }
     }
-    for at in left..live.len() {
+    for (at, item) in live.iter().enumerate().skip(left) {
         if !is_applied(at) {
-            result.extend(merge(shape.element(), Some(&live[at]), None));
+            result.extend(merge(shape.element(), Some(item), None));
         }
     }
     result

@@ -104,8 +104,8 @@ fn merge_value(shape: &Shape, current: Option<Value>, patch: &Value) -> Result<V
             };
             let merged = match shape.list_patch() {
                 ListPatch::Replace => patch.clone(),
-                ListPatch::Union => merge_scalars(current, patch),
-                ListPatch::MergeBy { key, .. } => merge_list(shape, key, current, patch)?,
+                ListPatch::Union => merge_scalars(&current, patch),
+                ListPatch::MergeBy { key, .. } => merge_list(shape, key, &current, patch)?,
             };
             Ok(Value::Array(merged))
         }
@@ -113,23 +113,23 @@ fn merge_value(shape: &Shape, current: Option<Value>, patch: &Value) -> Result<V
     }
 }
 
-fn merge_scalars(current: Vec<Value>, patch: &[Value]) -> Vec<Value> {
-    let mut merged = current.clone();
+fn merge_scalars(current: &[Value], patch: &[Value]) -> Vec<Value> {
+    let mut merged = current.to_vec();
     for value in patch {
         if !merged.contains(value) {
             merged.push(value.clone());
         }
     }
-    order::arrange(merged, patch, &current, PartialEq::eq)
+    order::arrange(merged, patch, current, PartialEq::eq)
 }
 
 fn merge_list(
     shape: &Shape,
     key: &'static str,
-    current: Vec<Value>,
+    current: &[Value],
     patch: &[Value],
 ) -> Result<Vec<Value>, PatchError> {
-    let mut merged = current.clone();
+    let mut merged = current.to_vec();
     let mut plain = Vec::new();
     let mut replace = false;
     for item in patch {
@@ -165,7 +165,7 @@ fn merge_list(
             None => merged.push(after),
         }
     }
-    Ok(order::arrange(merged, &plain, &current, |a, b| {
+    Ok(order::arrange(merged, &plain, current, |a, b| {
         a.get(key) == b.get(key)
     }))
 }
