@@ -20,6 +20,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run everything on this machine: API server, controllers, scheduler, nodes and a driver.
     Up(Up),
+    /// Clear away what a killed instance left: containers, mounts, loop devices. Data stays.
+    Down(Down),
     /// Watch one claim live its whole life, on a throw-away folder.
     Demo(Demo),
     /// Measure the way from `kubectl apply` to a running pod, and what it costs to be idle.
@@ -64,6 +66,14 @@ pub(crate) struct Up {
     /// Print nothing but where things are.
     #[arg(long, short)]
     pub(crate) quiet: bool,
+}
+
+/// `orlop down`.
+#[derive(Debug, Args)]
+pub(crate) struct Down {
+    /// The data folder.
+    #[arg(long, default_value = "/var/lib/orlop", value_name = "DIR")]
+    pub(crate) data_dir: PathBuf,
 }
 
 /// `orlop demo`.

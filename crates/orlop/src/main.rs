@@ -1,2 +1,58 @@
-//! placeholder
-fn main() {}
+//! orlop: the whole Kubernetes storage stack as one binary.
+
+mod bench;
+mod cli;
+mod cluster;
+mod demo;
+mod down;
+mod driver;
+mod life;
+mod logs;
+mod proof;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use tracing_subscriber::{EnvFilter, layer::SubscriberExt, util::SubscriberInitExt};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    // The shim runs beside every container: no runtime, no threads, no log of its own.
+    if let Command::ContainerShim { state_dir } = &cli.command {
+        return orlop_host::sandbox::shim_main(state_dir);
+    }
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&cli.log)
+        .map_err(|e| anyhow::anyhow!("--log {:?} is no filter: {e}", cli.log))?;
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(tracing_subscriber::fmt::layer().with_writer(std::io::stderr))
+        .init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match cli.command {
+            Command::Up(args) => up::run(args).await,
+            Command::Down(args) => down::run(args).await,
+            Command::Demo(args) => demo::run(args).await,
+            Command::Bench(args) => bench::run(args).await,
+            Command::Driver(cli::Driver::Local(args)) => driver::local(args).await,
+            Command::Control(args) => cluster::control(args).await,
+            Command::Controller(args) => cluster::controller(args).await,
+            Command::Scheduler(args) => cluster::scheduler(args).await,
+            Command::Node(args) => cluster::node(args).await,
+            Command::NodeRegistrar(args) => cluster::node_registrar(args).await,
+            Command::ContainerShim { .. } => unreachable!("handled before there are threads"),
+        }
+    })
+}

@@ -45,9 +45,14 @@ impl Layout {
         self.root.join("csi.sock")
     }
 
+    /// All nodes' roots.
+    pub(crate) fn nodes(&self) -> PathBuf {
+        self.root.join("nodes")
+    }
+
     /// A node's root, laid out as the kubelet's.
     pub(crate) fn node(&self, name: &str) -> PathBuf {
-        self.root.join("nodes").join(name)
+        self.nodes().join(name)
     }
 
     /// Where a node's volumes of the local driver lie.

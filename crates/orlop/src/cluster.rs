@@ -1,0 +1,159 @@
+//! The same roles, each as a process of its own, against any Kubernetes API server.
+
+use std::{future::Future, time::Duration};
+
+use anyhow::{Context, Result, bail};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use orlop_csi::{Driver, metrics::Metrics as CallMetrics};
+use orlop_host::sandbox::ShimCommand;
+use orlop_model::{Key, well_known};
+use orlop_node::SocketDrivers;
+use orlop_runtime::{Clock, Election, Process};
+use tokio::time::timeout;
+
+use crate::{cli, up::preflight, up::terminated};
+
+/// How long a driver may take to answer at the start, as for the Go sidecars.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) async fn control(args: cli::Cluster) -> Result<()> {
+    let process = connect(&args).await?;
+    lead(&process, &args, "orlop-control", || {
+        orlop_control::binder::start(&process);
+        orlop_control::attach_detach::start(&process);
+        orlop_control::protection::start(&process);
+        orlop_control::ephemeral::start(&process);
+    })
+    .await
+}
+
+pub(crate) async fn scheduler(args: cli::Cluster) -> Result<()> {
+    let process = connect(&args).await?;
+    lead(&process, &args, "orlop-scheduler", || orlop_scheduler::start(&process)).await
+}
+
+pub(crate) async fn controller(args: cli::Controller) -> Result<()> {
+    let cli::Controller { cluster, csi_address } = args;
+    let process = connect(&cluster).await?;
+    let metrics = CallMetrics::sidecar(&mut process.metrics.registry());
+    let driver = Driver::connect(&csi_address)?.with_metrics(metrics);
+    let name = met(&driver, &csi_address).await?;
+    let lease = format!("orlop-controller-{}", well_known::sanitise(&name));
+    lead(&process, &cluster, &lease, || {
+        orlop_sidecars::provisioner::start(&process, driver.clone(), Default::default());
+        orlop_sidecars::attacher::start(&process, driver.clone(), Default::default());
+        orlop_sidecars::resizer::start(&process, driver.clone(), Default::default());
+    })
+    .await
+}
+
+pub(crate) async fn node(args: cli::Node) -> Result<()> {
+    let cli::Node { cluster, name, root } = args;
+    preflight::root()?;
+    preflight::pods()?;
+    let process = connect(&cluster).await?;
+    std::fs::create_dir_all(&root)
+        .with_context(|| format!("could not make the node's root {}", root.display()))?;
+    let shim = ShimCommand {
+        program: std::env::current_exe().context("could not find this program's own file")?,
+        args: vec!["container-shim".into(), "--state-dir".into()],
+    };
+    let metrics = CallMetrics::sidecar(&mut process.metrics.registry());
+    let config = orlop_node::NodeConfig::new(&name, root);
+    // Pods go on without us, as they do without the kubelet.
+    let _node = orlop_node::start(&process, config, shim, SocketDrivers::measured(metrics));
+    terminated().await;
+    process.kill();
+    Ok(())
+}
+
+pub(crate) async fn node_registrar(args: cli::NodeRegistrar) -> Result<()> {
+    let cli::NodeRegistrar { csi_address, kubelet_registration_path, plugin_registration_path } =
+        args;
+    let config = orlop_sidecars::registrar::RegistrarConfig {
+        csi_endpoint: csi_address,
+        kubelet_registration_path,
+        plugin_registration_dir: plugin_registration_path,
+    };
+    orlop_sidecars::registrar::serve(config, terminated()).await;
+    Ok(())
+}
+
+async fn connect(args: &cli::Cluster) -> Result<Process> {
+    let mut config = match &args.kubeconfig {
+        Some(file) => {
+            let kubeconfig = Kubeconfig::read_from(file)
+                .with_context(|| format!("could not read {}", file.display()))?;
+            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+                .await
+                .with_context(|| format!("{} names no cluster to talk to", file.display()))?
+        }
+        None => kube::Config::infer()
+            .await
+            .context("no cluster was found: name one with --kubeconfig")?,
+    };
+    // Its retries also repeat POST, which can create an object twice; our queues retry.
+    config.default_retry = false;
+    let client = kube::Client::try_from(config).context("the cluster's address is unusable")?;
+    Ok(Process::new(client, Clock::system()))
+}
+
+/// Works until the end is asked for; with an election, only while leading.
+async fn lead(
+    process: &Process,
+    args: &cli::Cluster,
+    lease: &str,
+    start: impl FnOnce(),
+) -> Result<()> {
+    let stop = terminated();
+    tokio::pin!(stop);
+    if !args.leader_election {
+        start();
+        stop.await;
+        process.kill();
+        return Ok(());
+    }
+    let election =
+        Election::new(Key::namespaced(&args.leader_election_namespace, lease), identity());
+    tokio::select! {
+        () = election.win(&process.cluster, &process.clock) => {}
+        () = &mut stop => return Ok(()),
+    }
+    start();
+    let outcome = tokio::select! {
+        lost = election.hold(&process.cluster, &process.clock) => Err(lost),
+        () = &mut stop => Ok(()),
+    };
+    process.kill();
+    match outcome {
+        // The process ends: whoever started it starts it again, with caches afresh.
+        Err(lost) => bail!(lost),
+        Ok(()) => Ok(election.resign(&process.cluster).await?),
+    }
+}
+
+/// Who we are in an election: the host's name, which in a cluster is the pod's.
+fn identity() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
+async fn met(driver: &Driver, address: &str) -> Result<String> {
+    let ask = async {
+        driver.probe_until_ready().await?;
+        driver.info().await
+    };
+    let info = within(ask, address).await?;
+    Ok(info.name.clone())
+}
+
+async fn within<T>(
+    ask: impl Future<Output = Result<T, orlop_csi::CallError>>,
+    address: &str,
+) -> Result<T> {
+    timeout(PATIENCE, ask)
+        .await
+        .ok()
+        .with_context(|| format!("no CSI driver answered at {address}: check --csi-address"))?
+        .with_context(|| format!("the CSI driver at {address} does not say who it is"))
+}

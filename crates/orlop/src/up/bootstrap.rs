@@ -1,0 +1,52 @@
+//! The objects that a user finds on the first start: the driver's traits and a default class.
+
+use anyhow::{Context, Result};
+use orlop_csi::{ControllerCapability, DriverInfo, VolumeExpansion};
+use orlop_model::{CsiDriver, StorageClass, well_known};
+use orlop_runtime::{ApiError, Cluster};
+use serde_json::{Value, json};
+
+/// Writes what isn't there yet; what a user has changed stays as it is.
+pub(crate) async fn objects(cluster: &Cluster, class: &str, driver: &DriverInfo) -> Result<()> {
+    keep(cluster.create_json::<CsiDriver>(&traits(driver)).await)
+        .context("could not write the driver's CSIDriver object")?;
+    keep(cluster.create_json::<StorageClass>(&default_class(class, driver)).await)
+        .context("could not write the default StorageClass")
+}
+
+fn keep<T>(created: Result<T, ApiError>) -> Result<(), ApiError> {
+    match created {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_already_exists() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn traits(driver: &DriverInfo) -> Value {
+    let attaches = driver.controller.contains(&ControllerCapability::PublishUnpublishVolume);
+    json!({
+        "metadata": {"name": driver.name},
+        "spec": {
+            "attachRequired": attaches,
+            "podInfoOnMount": true,
+            "fsGroupPolicy": "ReadWriteOnceWithFSType",
+            "volumeLifecycleModes": ["Persistent"],
+        },
+    })
+}
+
+fn default_class(name: &str, driver: &DriverInfo) -> Value {
+    let grows = driver.controller.contains(&ControllerCapability::ExpandVolume)
+        || driver.expansion == Some(VolumeExpansion::Online);
+    json!({
+        "metadata": {
+            "name": name,
+            "annotations": {well_known::IS_DEFAULT_CLASS: "true"},
+        },
+        "provisioner": driver.name,
+        "reclaimPolicy": "Delete",
+        // Local volumes are made where the pod is; for others it does no harm.
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "allowVolumeExpansion": grows,
+    })
+}

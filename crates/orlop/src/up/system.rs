@@ -1,0 +1,326 @@
+//! The whole stack in one process: started in order, stopped in reverse.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use futures::StreamExt;
+use orlop_apiserver::{ApiServer, Config, LogRequest, LogSource, Pki, Storage};
+use orlop_csi::{Driver, DriverInfo, metrics::Metrics as CallMetrics, server::Services};
+use orlop_drivers::local::{DRIVER_NAME, LocalConfig, LocalDriver, NodeName};
+use orlop_host::{Lock, sandbox::ShimCommand};
+use orlop_model::{CsiNode, Key, Node, Pod};
+use orlop_node::DriverConnector;
+use orlop_runtime::{Clock, Process};
+use tokio::time::timeout;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{error, warn};
+
+use super::{bootstrap, layout::Layout, preflight};
+use crate::{demo::millis, life::Chronicle, logs::Logs};
+
+/// How long each part may take to come up.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The class of the built-in driver.
+const LOCAL_CLASS: &str = "local";
+
+/// What to start.
+pub(crate) struct Options {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) listen: SocketAddr,
+    pub(crate) nodes: u16,
+    pub(crate) driver: Option<String>,
+}
+
+/// A running stack.
+pub(crate) struct System {
+    pub(crate) layout: Layout,
+    pub(crate) process: Process,
+    pub(crate) chronicle: Chronicle,
+    server: ApiServer,
+    logs: Arc<Logs>,
+    nodes: Vec<orlop_node::Handle>,
+    sockets: Sockets,
+    _lock: Lock,
+}
+
+/// The servers that this process runs, and how they are stopped.
+struct Sockets {
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl System {
+    /// Starts everything, telling of each part as it comes up.
+    pub(crate) async fn start(options: Options, mut tell: impl FnMut(&str, &str)) -> Result<Self> {
+        let Options { data_dir, listen, nodes, driver } = options;
+        preflight::root()?;
+        preflight::pods()?;
+        let data_dir = std::path::absolute(&data_dir)
+            .with_context(|| format!("{} is no usable path", data_dir.display()))?;
+        let layout = Layout::new(data_dir);
+        let names: Vec<String> = (1..=nodes).map(|n| format!("node-{n}")).collect();
+        ensure!(
+            driver.is_none() || names.len() == 1,
+            "a driver at one socket is the driver of one node: leave --nodes at 1 with --driver"
+        );
+        let longest = names.last().map_or("", String::as_str);
+        preflight::socket_paths(&layout, longest, DRIVER_NAME)?;
+        let lock = preflight::claim(&layout)?;
+        let listener = preflight::listen(listen).await?;
+        let sockets = Sockets { stop: CancellationToken::new(), tasks: TaskTracker::new() };
+        let started = Instant::now();
+
+        let roots = names.iter().map(|n| (n.clone(), layout.node(n))).collect();
+        let logs = Arc::new(Logs { roots });
+        let mut config = Config::new(Storage::Disk(layout.store()));
+        config.logs = Some(logs.clone());
+        let server = ApiServer::open(config).await.with_context(|| {
+            format!("the API server could not start on {}", layout.store().display())
+        })?;
+        let address = listener.local_addr()?;
+        serve_https(&server, listener, &layout, &sockets)?;
+        tell("API server", &format!("https://{address} (in {})", millis(started.elapsed())));
+        tell("kubeconfig", &layout.kubeconfig().display().to_string());
+        tell("data", &layout.root().display().to_string());
+
+        let client = kube::Client::new(server.service(), "default");
+        let process = Process::new(client, Clock::system());
+        let chronicle = Chronicle::new();
+        let heard = Heard::new(&process, &chronicle);
+        let (driver, endpoints, class) = match driver {
+            None => {
+                let driver = start_local(&layout, &names, &sockets).await?;
+                (driver, None, LOCAL_CLASS.to_owned())
+            }
+            Some(endpoint) => {
+                let info = meet(&Driver::connect(&endpoint)?, &endpoint).await?;
+                let class = info.name.clone();
+                (endpoint.clone(), Some(endpoint), class)
+            }
+        };
+        let controller = heard.driver(&driver).map_err(anyhow::Error::msg)?;
+        let info = meet(&controller, &driver).await?;
+        tell("driver", &format!("{} {} at {driver}", info.name, info.version));
+        bootstrap::objects(&process.cluster, &class, &info).await?;
+        tell("class", &format!("{class} (default), made by {}", info.name));
+
+        start_roles(&process, &controller);
+        let mut handles = Vec::new();
+        for name in &names {
+            let socket = match &endpoints {
+                None => layout.node_socket(name, &info.name),
+                Some(endpoint) => orlop_csi::socket_path(endpoint)?,
+            };
+            handles.push(start_node(&process, &layout, name, &heard)?);
+            register(&layout, name, &socket, &sockets);
+        }
+        for name in &names {
+            node_ready(&process, name, &info.name).await?;
+            tell("node", &format!("{name} at {}", layout.node(name).display()));
+        }
+        chronicle.follow(&process).await;
+        Ok(Self { layout, process, chronicle, server, logs, nodes: handles, sockets, _lock: lock })
+    }
+
+    /// Ends the pods and takes their volumes down; the API server's objects stay as they
+    /// are, and the next start goes on from there.
+    pub(crate) async fn stop(self) -> Result<()> {
+        for node in &self.nodes {
+            node.stop_all_pods().await;
+        }
+        self.process.kill();
+        self.sockets.stop.cancel();
+        self.sockets.tasks.close();
+        if timeout(PATIENCE, self.sockets.tasks.wait()).await.is_err() {
+            warn!("a server did not stop in time");
+        }
+        self.server.shutdown().await;
+        Ok(())
+    }
+
+    /// Everything that a pod's first container has written so far.
+    pub(crate) async fn log_of(&self, namespace: &str, name: &str) -> Result<String> {
+        let key = Key::namespaced(namespace, name);
+        let pod = self.process.cluster.get::<Pod>(&key).await?;
+        let pod = pod.with_context(|| format!("there is no pod {key}"))?;
+        let container = pod.spec.containers.first().map(|c| c.name.clone()).unwrap_or_default();
+        let request = LogRequest {
+            namespace: namespace.to_owned(),
+            pod: name.to_owned(),
+            uid: pod.metadata.uid.clone(),
+            node: pod.spec.node_name.clone(),
+            container,
+            follow: false,
+            previous: false,
+            timestamps: false,
+            tail_lines: None,
+            limit_bytes: None,
+            since: None,
+        };
+        let mut stream = self.logs.open(request).await?;
+        let mut text = Vec::new();
+        while let Some(chunk) = stream.next().await {
+            text.extend_from_slice(&chunk?);
+        }
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+/// Drivers as the roles of this process reach them: measured, and heard by the chronicle.
+#[derive(Clone)]
+struct Heard {
+    metrics: CallMetrics,
+    chronicle: Chronicle,
+}
+
+impl Heard {
+    fn new(process: &Process, chronicle: &Chronicle) -> Self {
+        let metrics = CallMetrics::sidecar(&mut process.metrics.registry());
+        Self { metrics, chronicle: chronicle.clone() }
+    }
+
+    fn driver(&self, endpoint: &str) -> Result<Driver, String> {
+        let driver = Driver::connect(endpoint).map_err(|e| e.to_string())?;
+        Ok(driver.with_metrics(self.metrics.clone()).with_gate(Arc::new(self.chronicle.clone())))
+    }
+}
+
+impl DriverConnector for Heard {
+    fn connect(&self, endpoint: &str) -> Result<Driver, String> {
+        self.driver(endpoint)
+    }
+}
+
+fn serve_https(
+    server: &ApiServer,
+    listener: tokio::net::TcpListener,
+    layout: &Layout,
+    sockets: &Sockets,
+) -> Result<()> {
+    let address = listener.local_addr()?;
+    let pki = Pki::open(&layout.pki(), jiff::Timestamp::now())
+        .context("the API server's certificates could not be made or read")?;
+    let tls = pki.tls(&[address.ip().to_string()])?;
+    pki.write_kubeconfig(&layout.kubeconfig(), &format!("https://{address}"))
+        .context("the kubeconfig could not be written")?;
+    sockets.tasks.spawn(server.serve(listener, tls, sockets.stop.clone().cancelled_owned()));
+    Ok(())
+}
+
+/// Starts the built-in driver: one controller over all nodes' pools, one endpoint per node.
+async fn start_local(layout: &Layout, nodes: &[String], sockets: &Sockets) -> Result<String> {
+    preflight::local_driver()?;
+    let pools: BTreeMap<NodeName, PathBuf> =
+        nodes.iter().map(|n| (NodeName(n.clone()), layout.pool(n))).collect();
+    for pool in pools.values() {
+        make_folder(pool)?;
+    }
+    let config = LocalConfig::new(pools);
+    let driver = tokio::task::spawn_blocking(move || LocalDriver::open(config))
+        .await?
+        .context("the local driver could not start")?;
+    let controller = layout.controller_socket();
+    offer(&controller, driver.controller_services(), sockets)?;
+    for node in nodes {
+        let socket = layout.node_socket(node, DRIVER_NAME);
+        make_folder(socket.parent().unwrap_or(Path::new("/")))?;
+        offer(&socket, driver.node_services(&NodeName(node.clone())), sockets)?;
+    }
+    Ok(format!("unix://{}", controller.display()))
+}
+
+/// Serves a driver at a socket until everything stops.
+fn offer(path: &Path, services: Services, sockets: &Sockets) -> Result<()> {
+    let socket = orlop_csi::server::Socket::bind(&format!("unix://{}", path.display()))?;
+    let stop = sockets.stop.clone().cancelled_owned();
+    sockets.tasks.spawn(async move {
+        if let Err(error) = socket.serve(services, stop).await {
+            error!(error = &error as &dyn std::error::Error, "a driver's server failed");
+        }
+    });
+    Ok(())
+}
+
+/// Waits for a driver and asks who it is.
+async fn meet(driver: &Driver, endpoint: &str) -> Result<Arc<DriverInfo>> {
+    let ready = async {
+        driver.probe_until_ready().await?;
+        driver.info().await
+    };
+    timeout(PATIENCE, ready)
+        .await
+        .ok()
+        .with_context(|| {
+            format!(
+                "no CSI driver answered at {endpoint} within {} s: start it, or check the path",
+                PATIENCE.as_secs()
+            )
+        })?
+        .with_context(|| format!("the CSI driver at {endpoint} does not say who it is"))
+}
+
+fn start_roles(process: &Process, driver: &Driver) {
+    orlop_control::binder::start(process);
+    orlop_control::attach_detach::start(process);
+    orlop_control::protection::start(process);
+    orlop_control::ephemeral::start(process);
+    orlop_scheduler::start(process);
+    orlop_sidecars::provisioner::start(process, driver.clone(), Default::default());
+    orlop_sidecars::attacher::start(process, driver.clone(), Default::default());
+    orlop_sidecars::resizer::start(process, driver.clone(), Default::default());
+}
+
+fn start_node(
+    process: &Process,
+    layout: &Layout,
+    name: &str,
+    drivers: &Heard,
+) -> Result<orlop_node::Handle> {
+    let root = layout.node(name);
+    make_folder(&root)?;
+    let shim = ShimCommand {
+        program: std::env::current_exe().context("could not find this program's own file")?,
+        args: vec!["container-shim".into(), "--state-dir".into()],
+    };
+    let config = orlop_node::NodeConfig::new(name, root);
+    Ok(orlop_node::start(process, config, shim, drivers.clone()))
+}
+
+/// Introduces the driver to a node, as the registrar beside a driver does.
+fn register(layout: &Layout, node: &str, socket: &Path, sockets: &Sockets) {
+    let config = orlop_sidecars::registrar::RegistrarConfig {
+        csi_endpoint: format!("unix://{}", socket.display()),
+        kubelet_registration_path: socket.display().to_string(),
+        plugin_registration_dir: layout.registry(node),
+    };
+    let stop = sockets.stop.clone().cancelled_owned();
+    sockets.tasks.spawn(orlop_sidecars::registrar::serve(config, stop));
+}
+
+/// Waits until a node is ready and knows the driver.
+async fn node_ready(process: &Process, name: &str, driver: &str) -> Result<()> {
+    let (nodes, drivers) = (process.cache::<Node>(), process.cache::<CsiNode>());
+    let (news, mut changed) = tokio::sync::watch::channel(());
+    let sender = news.clone();
+    nodes.subscribe(move |_| drop(sender.send(())));
+    drivers.subscribe(move |_| drop(news.send(())));
+    let ready = || {
+        nodes.named(name).is_some_and(|n| n.is_ready())
+            && drivers.named(name).is_some_and(|n| n.driver(driver).is_some())
+    };
+    let wait = async { while !ready() && changed.changed().await.is_ok() {} };
+    timeout(PATIENCE, wait)
+        .await
+        .with_context(|| format!("node {name} did not become ready with driver {driver}"))
+}
+
+fn make_folder(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).with_context(|| format!("could not make the folder {}", path.display()))
+}

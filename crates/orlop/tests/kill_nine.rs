@@ -1,0 +1,68 @@
+//! `kill -9` at random moments: after a restart everything converges, what was
+//! acknowledged is there, and nothing leaks.
+
+mod support;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use support::{Machine, PATIENCE};
+
+const LIVES: u64 = 10;
+
+/// A claim and a pod that says what it finds, then writes; `n` makes them unique.
+fn life(n: u64) -> String {
+    format!(
+        "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: claim-{n}}}, spec: {{\
+         accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 32Mi}}}}}}}}\n---\n\
+         {{apiVersion: v1, kind: Pod, metadata: {{name: pod-{n}}}, spec: {{\
+         terminationGracePeriodSeconds: 0, restartPolicy: Always,\
+         containers: [{{name: c, image: host,\
+         command: [sh, -c, 'echo life-{n} > /v/mark && sync && exec sleep infinity'],\
+         volumeMounts: [{{name: v, mountPath: /v}}]}}],\
+         volumes: [{{name: v, persistentVolumeClaim: {{claimName: claim-{n}}}}}]}}}}\n"
+    )
+}
+
+#[test]
+fn ten_lives_survive_ten_kills_at_random_moments() {
+    needs_a_machine!();
+    let seed = std::env::var("ORLOP_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(|| {
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
+    });
+    eprintln!("replay with ORLOP_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut machine = Machine::up(&[]);
+    for n in 0..LIVES {
+        machine.apply(&life(n));
+        // On the way up, on the way down, or somewhere between.
+        let going_down = random.bool();
+        if going_down {
+            let (claim, pod) = (format!("pvc/claim-{n}"), format!("pod/pod-{n}"));
+            machine.kubectl(&["wait", "--for=condition=Ready", &pod, "--timeout=60s"]);
+            machine.kubectl(&["delete", "--wait=false", &pod, &claim]);
+        }
+        thread::sleep(Duration::from_millis(random.u64(0..250)));
+        machine.crash();
+        machine.start();
+        let (claim, pod) = (format!("claim-{n}"), format!("pod-{n}"));
+        if going_down {
+            // The deletion was acknowledged: it holds.
+            machine.wait_none_of("pod", &pod);
+            machine.wait_none_of("pvc", &claim);
+        } else {
+            // The creation was acknowledged: it holds.
+            machine.kubectl(&["wait", "--for=condition=Ready", &format!("pod/{pod}"), "--timeout=60s"]);
+        }
+    }
+    machine.kubectl(&["delete", "pod,pvc", "--all", "--timeout=60s"]);
+    machine.wait_none("pods,pvc,pv,volumeattachments");
+    let started = Instant::now();
+    while !machine.leftovers().is_empty() {
+        assert!(started.elapsed() < PATIENCE, "{:?}\n{}", machine.leftovers(), machine.transcript());
+        thread::sleep(Duration::from_millis(50));
+    }
+    machine.stop();
+}
