@@ -4,10 +4,11 @@
 //! without a field removes it, unless somebody else owns it too; changing a
 //! field that somebody else owns is a conflict, unless forced.
 
+mod last_applied;
 #[cfg(test)]
 mod tests;
 
-use super::fields::compare::{Changes, changes};
+use super::fields::compare::changes;
 use super::fields::managers::{Manager, Managers, Share};
 use super::fields::merge::merged;
 use super::fields::remove::without;
@@ -67,7 +68,11 @@ pub fn server_side_apply(
         None => whole,
     };
     let found = changes(&shape, &live, &new).excluding(&ignored);
-    let conflicts = conflicts(&managers, &found);
+    let contested =
+        found
+            .written()
+            .difference(&last_applied::own_fields(&shape, &live, options.manager));
+    let conflicts = conflicts(&managers, &contested);
     if !options.force && !conflicts.is_empty() {
         return Err(ApplyError::Conflict(conflicts));
     }
@@ -86,6 +91,7 @@ pub fn server_side_apply(
         managers.shares.insert(me, share);
     }
     let mut result = new;
+    last_applied::follow(&mut result, applied, options.manager);
     managers.store(&mut result);
     Ok(result)
 }
@@ -250,13 +256,12 @@ fn prune(
     without(shape, whole, &gone)
 }
 
-fn conflicts(managers: &Managers, found: &Changes) -> Vec<FieldConflict> {
-    let written = found.written();
+fn conflicts(managers: &Managers, contested: &FieldSet) -> Vec<FieldConflict> {
     let mut conflicts: Vec<FieldConflict> = managers
         .shares
         .iter()
         .flat_map(|(manager, share)| {
-            let fields = share.fields.intersection(&written).paths();
+            let fields = share.fields.intersection(contested).paths();
             fields.into_iter().map(|field| FieldConflict {
                 manager: manager.describe(),
                 field,

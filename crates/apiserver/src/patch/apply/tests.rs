@@ -350,6 +350,42 @@ fn an_object_without_a_record_belonged_to_whoever_was_before() {
     assert_eq!(agreed["metadata"]["uid"], "u");
 }
 
+const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// What `kubectl apply` leaves behind when it creates an object.
+fn applied_client_side(config: &Value) -> Value {
+    let mut object = config.clone();
+    object["metadata"]["annotations"] = json!({ANNOTATION: format!("{config}\n")});
+    update(None, object, "kubectl-client-side-apply", EARLY)
+}
+
+#[test]
+fn kubectl_may_go_over_from_client_side_to_server_side_apply() {
+    let live = applied_client_side(&config(json!({"nodeName": "n", "hostname": "h"})));
+    let changed = config(json!({"nodeName": "m", "hostname": "h"}));
+    let conflict = refusal(Some(&live), &changed, "another");
+    assert!(conflict.contains(".spec.nodeName"), "{conflict}");
+    let result = apply(Some(&live), &changed, "kubectl");
+    assert_eq!(result["spec"]["nodeName"], "m");
+    let text = result["metadata"]["annotations"][ANNOTATION]
+        .as_str()
+        .expect("kept");
+    assert_eq!(serde_json::from_str::<Value>(text).expect("JSON"), changed);
+}
+
+#[test]
+fn what_was_changed_since_client_side_apply_is_a_conflict() {
+    let live = applied_client_side(&config(json!({"nodeName": "n"})));
+    let mut moved = live.clone();
+    moved["spec"]["nodeName"] = "o".into();
+    let moved = update(Some(&live), moved, "robot", LATE);
+    let conflict = refusal(Some(&moved), &config(json!({"nodeName": "m"})), "kubectl");
+    assert_eq!(
+        conflict,
+        "Apply failed with 1 conflict: conflict with \"robot\" using v1: .spec.nodeName"
+    );
+}
+
 #[test]
 fn configurations_that_do_not_fit_are_refused() {
     let bad = |value: Value| refusal(None, &value, "me");
