@@ -1,1 +1,14 @@
-//! placeholder
+//! The controllers that stand beside a CSI driver, and the registrar that introduces the
+//! driver to the kubelet.
+//!
+//! Each controller talks to the API server on one side and to the driver on the other.
+//! Whatever a driver is asked to make is on record at the API server before it is asked:
+//! a controller that is killed at any point finds, when it starts again, what may exist
+//! and finishes or undoes it.
+
+pub mod attacher;
+mod capability;
+mod credentials;
+mod insist;
+pub mod provisioner;
+pub mod registrar;

@@ -1,0 +1,164 @@
+//! Attaches volumes to nodes and takes them off again, as VolumeAttachments ask.
+//!
+//! Owns: the attacher's finalizer on VolumeAttachments and on PersistentVolumes, the
+//! status of VolumeAttachments, and the calls ControllerPublishVolume and
+//! ControllerUnpublishVolume.
+//!
+//! Must never: attach before finalizer and node id are on the VolumeAttachment; let a
+//! VolumeAttachment go before the driver said that the volume is off the node; detach for
+//! a VolumeAttachment that a live read doesn't show to be deleted.
+
+use std::time::Duration;
+
+use orlop_csi::{Driver, DriverInfo, client::ControllerCapability};
+use orlop_model::{
+    CsiNode, Volume, VolumeAttachment,
+    well_known::{ATTACHMENT_NODE_ID, attacher_finalizer},
+};
+use orlop_runtime::{Backoff, Change, Process, Queue, work};
+use tracing::info;
+
+use crate::provisioner::introduce;
+
+mod attachments;
+mod decide;
+mod lanes;
+mod volumes;
+
+use decide::Handling;
+use lanes::{Lane, Lanes};
+
+/// How an attacher works.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The file system of volumes that name none.
+    pub default_fs_type: String,
+    /// Attachments, and as many detachments, that are worked on at once.
+    pub workers: usize,
+    /// Waits between tries.
+    pub retry: Backoff,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            default_fs_type: String::new(),
+            workers: 10,
+            retry: Backoff {
+                first: Duration::from_secs(1),
+                most: Duration::from_secs(300),
+            },
+        }
+    }
+}
+
+/// Starts the attacher of a driver. It waits for the driver to be ready.
+pub fn start(process: &Process, driver: Driver, config: Config) {
+    let on = process.clone();
+    process.spawn("attacher", async move {
+        let info = introduce(&driver, config.retry).await;
+        info!(driver = info.name, version = info.version, "attaching");
+        run(&on, driver, &info, config).await;
+    });
+}
+
+async fn run(process: &Process, driver: Driver, info: &DriverInfo, config: Config) {
+    let lanes = Lanes::new(config.retry);
+    let volume_queue = Queue::new(config.retry);
+    let finalizer = attacher_finalizer(&info.name);
+    let workers = config.workers;
+    let handling = if info.can(ControllerCapability::PublishUnpublishVolume) {
+        Handling::ByTheDriver
+    } else {
+        Handling::InNameOnly
+    };
+    let attachments = attachments::Attachments {
+        cluster: process.cluster.clone(),
+        clock: process.clock,
+        driver,
+        name: info.name.clone(),
+        handling,
+        finalizer: finalizer.clone(),
+        attachments: process.cache(),
+        volumes: process.cache(),
+        csi_nodes: process.cache(),
+        config,
+    };
+    let volumes = volumes::Volumes {
+        cluster: process.cluster.clone(),
+        finalizer,
+        volumes: process.cache(),
+        attachments: crate::provisioner::attachments_by_volume(&process.cache()),
+    };
+    feed(process, info, &lanes, &volume_queue);
+    attachments.synced().await;
+    tokio::join!(
+        lanes.work(Lane::Attach, workers, |name| attachments.turn(name)),
+        lanes.work(Lane::Detach, workers, |name| attachments.turn(name)),
+        work(volume_queue, workers, |name| volumes.turn(name)),
+    );
+}
+
+/// Whether a change of an attachment can change what is decided. Errors are what we write
+/// ourselves; they must not cut a backoff short.
+fn stirs(old: &VolumeAttachment, new: &VolumeAttachment) -> bool {
+    fn matters(a: &VolumeAttachment) -> impl PartialEq {
+        (
+            a.metadata.uid.clone(),
+            a.metadata.is_deleting(),
+            a.metadata.annotation(ATTACHMENT_NODE_ID).map(str::to_owned),
+            a.status.attached,
+        )
+    }
+    matters(old) != matters(new)
+}
+
+fn feed(process: &Process, info: &DriverInfo, lanes: &Lanes, volume_queue: &Queue<String>) {
+    let cache = process.cache::<VolumeAttachment>();
+    let (name, wake, wake_volume) = (info.name.clone(), lanes.clone(), volume_queue.clone());
+    cache.subscribe(move |change| {
+        let attachment = change.object();
+        if attachment.spec.attacher != name {
+            return;
+        }
+        match change {
+            Change::Applied { old, new } => {
+                if old.is_none_or(|old| stirs(old, new)) {
+                    wake.add(new);
+                }
+            }
+            Change::Deleted(_) => wake_volume.add(attachment.volume_name().to_owned()),
+        }
+    });
+    // An attachment that waits for its volume or its node is woken by them.
+    let by_volume = crate::provisioner::attachments_by_volume(&cache);
+    let finalizer = attacher_finalizer(&info.name);
+    let (wake, wake_volume) = (lanes.clone(), volume_queue.clone());
+    process.cache::<Volume>().subscribe(move |change| {
+        if let Change::Applied { old, new } = change {
+            if old.is_none() {
+                by_volume
+                    .get(&new.metadata.name)
+                    .iter()
+                    .for_each(|a| wake.add(a));
+            }
+            if new.metadata.is_deleting() && new.metadata.has_finalizer(&finalizer) {
+                wake_volume.add(new.metadata.name.clone());
+            }
+        }
+    });
+    let by_node = cache.index("attacher.node", |a| vec![a.spec.node_name.clone()]);
+    let (name, wake) = (info.name.clone(), lanes.clone());
+    process.cache::<CsiNode>().subscribe(move |change| {
+        if let Change::Applied { old, new } = change
+            && old.is_none_or(|old| old.driver(&name) != new.driver(&name))
+        {
+            let waiting = by_node.get(&new.metadata.name);
+            let waiting = waiting.iter().filter(|a| !a.status.attached);
+            waiting.for_each(|a| wake.add(a));
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests;

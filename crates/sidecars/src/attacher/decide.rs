@@ -1,0 +1,153 @@
+//! What moves one VolumeAttachment.
+
+use orlop_model::{Volume, VolumeAttachment, volume::CsiSource, well_known::ATTACHMENT_NODE_ID};
+
+/// Whether the driver attaches at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Handling {
+    /// It has ControllerPublishVolume.
+    ByTheDriver,
+    /// There is nothing to do; attachments are attached by being there.
+    InNameOnly,
+}
+
+/// What is known of an attachment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) driver: &'a str,
+    pub(super) finalizer: &'a str,
+    pub(super) handling: Handling,
+    pub(super) attachment: &'a VolumeAttachment,
+    pub(super) volume: Option<&'a Volume>,
+    /// What the driver calls the node, as its registration says.
+    pub(super) node_id: Option<&'a str>,
+}
+
+/// What to do about an attachment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Step<'a> {
+    /// Nothing, until something changes.
+    Leave,
+    /// Say that it is attached.
+    MarkAttached,
+    /// Let it go: there is nothing to detach.
+    Release,
+    /// Put the intent on record, and attach.
+    Attach(Way<'a>, Intent),
+    /// Detach, and let it go.
+    Detach(Way<'a>),
+    /// Neither is possible now.
+    Hindered(Hindrance),
+}
+
+/// From which volume to which node.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Way<'a> {
+    pub(super) volume: &'a Volume,
+    pub(super) csi: &'a CsiSource,
+    pub(super) node_id: &'a str,
+}
+
+/// Whether finalizer and node id stand on the attachment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Intent {
+    /// They must be put there before the driver is asked.
+    ToRecord,
+    /// They do: an earlier call may have had an effect.
+    OnRecord,
+}
+
+/// What is in the way.
+#[derive(Debug, Clone, PartialEq, Eq, Copy, thiserror::Error)]
+pub(super) enum Hindrance {
+    #[error("the attachment names no PersistentVolume")]
+    NoVolumeNamed,
+    #[error("the PersistentVolume does not exist")]
+    NoVolume,
+    #[error("the PersistentVolume is not one of this driver")]
+    AnotherDriver,
+    #[error("the PersistentVolume is being deleted")]
+    VolumeDeleted,
+    #[error("the driver is not registered on the node")]
+    NoNodeId,
+}
+
+pub(super) fn decide<'a>(view: &View<'a>) -> Step<'a> {
+    let attachment = view.attachment;
+    if attachment.spec.attacher != view.driver {
+        return Step::Leave;
+    }
+    let deleting = attachment.metadata.is_deleting();
+    let ours = attachment.metadata.has_finalizer(view.finalizer);
+    let attached = attachment.status.attached;
+    match (view.handling, deleting) {
+        (Handling::InNameOnly, true) if ours => Step::Release,
+        (Handling::InNameOnly, false) if !attached => Step::MarkAttached,
+        (Handling::InNameOnly, _) => Step::Leave,
+        (Handling::ByTheDriver, false) if attached => Step::Leave,
+        (Handling::ByTheDriver, false) => decide_attach(view, ours),
+        // Without our finalizer the driver was never asked, unless the status says so.
+        (Handling::ByTheDriver, true) if !ours && !attached => Step::Leave,
+        (Handling::ByTheDriver, true) => decide_detach(view),
+    }
+}
+
+fn decide_attach<'a>(view: &View<'a>, ours: bool) -> Step<'a> {
+    let (volume, csi) = match source(view) {
+        Ok(found) => found,
+        Err(hindrance) => return Step::Hindered(hindrance),
+    };
+    if volume.metadata.is_deleting() {
+        return Step::Hindered(Hindrance::VolumeDeleted);
+    }
+    let Some(node_id) = view.node_id else {
+        return Step::Hindered(Hindrance::NoNodeId);
+    };
+    let recorded = ours && recorded_node_id(view.attachment) == Some(node_id);
+    let intent = if recorded {
+        Intent::OnRecord
+    } else {
+        Intent::ToRecord
+    };
+    let way = Way {
+        volume,
+        csi,
+        node_id,
+    };
+    Step::Attach(way, intent)
+}
+
+fn decide_detach<'a>(view: &View<'a>) -> Step<'a> {
+    let (volume, csi) = match source(view) {
+        Ok(found) => found,
+        Err(hindrance) => return Step::Hindered(hindrance),
+    };
+    // What was written down when it was attached wins: the node may have registered anew
+    // under another id since.
+    match recorded_node_id(view.attachment).or(view.node_id) {
+        Some(node_id) => Step::Detach(Way {
+            volume,
+            csi,
+            node_id,
+        }),
+        None => Step::Hindered(Hindrance::NoNodeId),
+    }
+}
+
+fn recorded_node_id(attachment: &VolumeAttachment) -> Option<&str> {
+    let recorded = attachment.metadata.annotation(ATTACHMENT_NODE_ID);
+    recorded.filter(|id| !id.is_empty())
+}
+
+fn source<'a>(view: &View<'a>) -> Result<(&'a Volume, &'a CsiSource), Hindrance> {
+    if view.attachment.volume_name().is_empty() {
+        return Err(Hindrance::NoVolumeNamed);
+    }
+    let volume = view.volume.ok_or(Hindrance::NoVolume)?;
+    let csi = volume.spec.csi.as_ref().filter(|c| c.driver == view.driver);
+    let csi = csi.ok_or(Hindrance::AnotherDriver)?;
+    Ok((volume, csi))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+//! Makes volumes for claims, and deletes them when their claims are gone.
+//!
+//! Owns: the intent finalizer on claims, PersistentVolume objects until the binder takes
+//! over, the finalizer that keeps them while the volume behind them exists, and the calls
+//! CreateVolume and DeleteVolume.
+//!
+//! Must never: call CreateVolume before the intent is on the claim; forget an intent whose
+//! outcome it doesn't know; call DeleteVolume for a volume that a live read doesn't show to
+//! be released, detached and without its claim; show a secret's value.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use orlop_csi::{Driver, DriverInfo, client::PluginService, proto::NodeGetInfoRequest};
+use orlop_model::{Claim, CsiNode, Node, StorageClass, Volume, VolumeAttachment};
+use orlop_runtime::{Backoff, Change, Outcome, Process, Queue, work};
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+mod claims;
+mod decide;
+mod metrics;
+mod parameters;
+mod reclaim;
+mod request;
+mod topology;
+mod volume;
+mod volumes;
+
+pub(crate) use volumes::by_volume as attachments_by_volume;
+
+pub use metrics::Metrics;
+pub use parameters::ParameterError;
+pub use request::Refusal;
+pub use topology::{Immediate, Spread, TopologyError};
+
+/// Look again at once: what was decided on had changed.
+const AGAIN: Outcome = Outcome::After(Duration::ZERO);
+
+/// Whose claims this provisioner serves.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Deployment {
+    /// One for the cluster.
+    #[default]
+    Central,
+    /// One per node, for claims that were placed on this node and volumes that are there.
+    Node(String),
+}
+
+impl Deployment {
+    fn serves(&self, selected_node: Option<&str>) -> bool {
+        match self {
+            Self::Central => true,
+            Self::Node(node) => selected_node == Some(node),
+        }
+    }
+}
+
+/// How a provisioner works.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Who says so in events, and who made a volume in its attributes; empty for the
+    /// driver's name.
+    pub identity: String,
+    /// Whose claims are served.
+    pub deployment: Deployment,
+    /// Volumes are named after it and the claim's uid.
+    pub volume_name_prefix: String,
+    /// How far late-binding volumes may be from the selected node.
+    pub spread: Spread,
+    /// What immediate-binding volumes are told of places.
+    pub immediate: Immediate,
+    /// The file system of classes that name none.
+    pub default_fs_type: String,
+    /// Whether the driver is told the names of claim and volume.
+    pub extra_create_metadata: bool,
+    /// Claims, and volumes, that are worked on at once.
+    pub workers: usize,
+    /// Waits between tries; the longest is also that of infeasible claims.
+    pub retry: Backoff,
+    /// Where work is counted.
+    pub metrics: Metrics,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            identity: String::new(),
+            deployment: Deployment::Central,
+            volume_name_prefix: "pvc".to_owned(),
+            spread: Spread::default(),
+            immediate: Immediate::default(),
+            default_fs_type: String::new(),
+            extra_create_metadata: false,
+            workers: 100,
+            retry: Backoff {
+                first: Duration::from_secs(1),
+                most: Duration::from_secs(300),
+            },
+            metrics: Metrics::default(),
+        }
+    }
+}
+
+impl Config {
+    /// The name of a claim's volume, the same every time.
+    fn volume_name(&self, claim: &Claim) -> String {
+        format!("{}-{}", self.volume_name_prefix, claim.metadata.uid)
+    }
+}
+
+/// Starts the provisioner of a driver. It waits for the driver to be ready.
+pub fn start(process: &Process, driver: Driver, config: Config) {
+    let on = process.clone();
+    process.spawn("provisioner", async move {
+        let info = introduce(&driver, config.retry).await;
+        let place = match &config.deployment {
+            Deployment::Central => BTreeMap::new(),
+            Deployment::Node(_) => place_of(&driver, config.retry).await,
+        };
+        info!(driver = info.name, version = info.version, "provisioning");
+        run(&on, driver, &info, place, config).await;
+    });
+}
+
+/// The driver's name and capabilities, once it is ready.
+pub(crate) async fn introduce(driver: &Driver, retry: Backoff) -> std::sync::Arc<DriverInfo> {
+    // A driver without Probe is taken to be ready.
+    let _ = driver.probe_until_ready().await;
+    let mut failures = 0;
+    loop {
+        match driver.info().await {
+            Ok(info) => return info,
+            Err(error) => {
+                failures += 1;
+                warn!(%error, "the driver does not say who it is; asking again");
+                // No event tells when a driver recovers.
+                sleep(retry.after(failures)).await;
+            }
+        }
+    }
+}
+
+async fn place_of(driver: &Driver, retry: Backoff) -> topology::Segment {
+    let mut failures = 0;
+    loop {
+        match driver.node_get_info(NodeGetInfoRequest {}).await {
+            Ok(node) => return node.accessible_topology.unwrap_or_default().segments,
+            Err(error) => {
+                failures += 1;
+                warn!(%error, "the driver does not say where it is; asking again");
+                // No event tells when a driver recovers.
+                sleep(retry.after(failures)).await;
+            }
+        }
+    }
+}
+
+async fn run(
+    process: &Process,
+    driver: Driver,
+    info: &DriverInfo,
+    place: topology::Segment,
+    config: Config,
+) {
+    let component = match config.identity.as_str() {
+        "" => &info.name,
+        identity => identity,
+    };
+    let recorder = process.recorder(component);
+    let claim_queue = Queue::new(config.retry);
+    let volume_queue = Queue::new(config.retry);
+    let workers = config.workers;
+    let claims = claims::Claims {
+        cluster: process.cluster.clone(),
+        driver: driver.clone(),
+        name: info.name.clone(),
+        claims: process.cache(),
+        classes: process.cache(),
+        volumes: process.cache(),
+        places: info
+            .serves(PluginService::VolumeAccessibilityConstraints)
+            .then(|| claims::Places {
+                nodes: process.cache(),
+                csi_nodes: process.cache(),
+            }),
+        recorder: recorder.clone(),
+        config: config.clone(),
+        plans: claims::Plans::default(),
+    };
+    let volumes = volumes::Volumes {
+        cluster: process.cluster.clone(),
+        driver,
+        name: info.name.clone(),
+        place,
+        volumes: process.cache(),
+        classes: process.cache(),
+        attachments: volumes::by_volume(&process.cache()),
+        recorder,
+        config,
+    };
+
+    feed_claims(process, info, &claim_queue);
+    feed_volumes(process, &claim_queue, &volume_queue, &info.name);
+    claims.synced().await;
+    process.cache::<VolumeAttachment>().synced().await;
+    tokio::join!(
+        work(claim_queue, workers, |key| claims.turn(key)),
+        work(volume_queue, workers, |name| volumes.turn(name)),
+    );
+}
+
+/// Wakes claims up: by their own changes, their class's and their node's.
+fn feed_claims(process: &Process, info: &DriverInfo, queue: &Queue<orlop_model::Key>) {
+    let claims = process.cache::<Claim>();
+    let by_class = claims.index("provisioner.class", |claim| {
+        let waiting = claim.spec.volume_name.is_empty();
+        let class = claim.class().filter(|_| waiting);
+        class.map(str::to_owned).into_iter().collect()
+    });
+    let (name, wake) = (info.name.clone(), queue.clone());
+    claims.subscribe(move |change| {
+        if let Change::Applied { old, new } = change
+            && new.provisioner() == Some(&name)
+            && old.is_none_or(|old| claims::stirs(old, new))
+        {
+            wake.add(orlop_model::Kind::key(&***new));
+        }
+    });
+    let (name, wake) = (info.name.clone(), queue.clone());
+    process.cache::<StorageClass>().subscribe(move |change| {
+        if let Change::Applied { old, new } = change
+            && new.provisioner == name
+            && old.is_none_or(|old| old.metadata.uid != new.metadata.uid)
+        {
+            for claim in by_class.get(&new.metadata.name) {
+                wake.add(orlop_model::Kind::key(&*claim));
+            }
+        }
+    });
+    if info.serves(PluginService::VolumeAccessibilityConstraints) {
+        let by_node = claims.index("provisioner.selected-node", |claim| {
+            let waiting = claim.spec.volume_name.is_empty();
+            let node = claim.selected_node().filter(|_| waiting);
+            node.map(str::to_owned).into_iter().collect()
+        });
+        let (name, wake) = (info.name.clone(), queue.clone());
+        process.cache::<CsiNode>().subscribe(move |change| {
+            if let Change::Applied { old, new } = change
+                && old.is_none_or(|old| old.driver(&name) != new.driver(&name))
+            {
+                for claim in by_node.get(&new.metadata.name) {
+                    wake.add(orlop_model::Kind::key(&*claim));
+                }
+            }
+        });
+        // Only read, but it must be there before the first claim is.
+        let _nodes = process.cache::<Node>();
+    }
+}
+
+/// Wakes volumes up: by their own changes and their attachments' end. A volume that is
+/// gone wakes its claim, whose intent it may have been the record of.
+fn feed_volumes(
+    process: &Process,
+    claims: &Queue<orlop_model::Key>,
+    volumes: &Queue<String>,
+    driver: &str,
+) {
+    let (name, wake, wake_claim) = (driver.to_owned(), volumes.clone(), claims.clone());
+    process.cache::<Volume>().subscribe(move |change| {
+        let volume = change.object();
+        if volume.spec.csi.as_ref().is_none_or(|c| c.driver != name) {
+            return;
+        }
+        match change {
+            Change::Applied { .. } => wake.add(volume.metadata.name.clone()),
+            Change::Deleted(_) => {
+                if let Some(claim) = &volume.spec.claim_ref {
+                    wake_claim.add(claim.key());
+                }
+            }
+        }
+    });
+    let (name, wake) = (driver.to_owned(), volumes.clone());
+    process
+        .cache::<VolumeAttachment>()
+        .subscribe(move |change| {
+            if let Change::Deleted(attachment) = change
+                && attachment.spec.attacher == name
+            {
+                wake.add(attachment.volume_name().to_owned());
+            }
+        });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! What becomes of a volume object of ours, and of the volume behind it.
+
+use std::collections::BTreeMap;
+
+use orlop_model::{
+    ReclaimPolicy, Volume, VolumePhase,
+    volume::CsiSource,
+    well_known::{EXTERNAL_PROVISIONER, MIGRATED_TO, PROVISIONED_BY},
+};
+
+use super::Deployment;
+
+/// What is known of a volume.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) driver: &'a str,
+    pub(super) deployment: &'a Deployment,
+    /// The labels under which this node's volumes can be reached; node deployment only.
+    pub(super) place: &'a BTreeMap<String, String>,
+    pub(super) volume: &'a Volume,
+    /// Whether an attachment names the volume.
+    pub(super) attached: bool,
+}
+
+/// What to do about a volume.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Step<'a> {
+    /// Nothing, until something changes.
+    Leave,
+    /// Keep the object from vanishing before the volume behind it.
+    Guard,
+    /// Let the object go without the volume: its policy says so.
+    Unguard,
+    /// Delete the volume behind it, then the object.
+    Delete(&'a CsiSource),
+    /// Delete it once it is detached.
+    WaitForDetach,
+}
+
+pub(super) fn decide<'a>(view: &View<'a>) -> Step<'a> {
+    let volume = view.volume;
+    let Some(csi) = volume.spec.csi.as_ref().filter(|c| c.driver == view.driver) else {
+        return Step::Leave;
+    };
+    if let Deployment::Node(node) = view.deployment
+        && !volume.reachable_from(node, view.place)
+    {
+        return Step::Leave;
+    }
+    let guarded = volume.metadata.has_finalizer(EXTERNAL_PROVISIONER);
+    if volume.reclaim_policy() != ReclaimPolicy::Delete {
+        return if guarded { Step::Unguard } else { Step::Leave };
+    }
+    match volume.phase() {
+        VolumePhase::Bound if !guarded && !volume.metadata.is_deleting() => Step::Guard,
+        // Deleted and not guarded: the volume behind it is gone already.
+        VolumePhase::Released if volume.metadata.is_deleting() && !guarded => Step::Leave,
+        VolumePhase::Released if !ours(view.driver, volume) => Step::Leave,
+        VolumePhase::Released if view.attached => Step::WaitForDetach,
+        VolumePhase::Released => Step::Delete(csi),
+        VolumePhase::Bound
+        | VolumePhase::Pending
+        | VolumePhase::Available
+        | VolumePhase::Failed => Step::Leave,
+    }
+}
+
+/// Whether this driver's provisioner made the volume, or took over from who did.
+fn ours(driver: &str, volume: &Volume) -> bool {
+    [PROVISIONED_BY, MIGRATED_TO]
+        .iter()
+        .any(|key| volume.metadata.annotation(key) == Some(driver))
+}
+
+#[cfg(test)]
+mod tests;

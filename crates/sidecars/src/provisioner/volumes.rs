@@ -1,0 +1,228 @@
+//! Carries out what is decided for volumes.
+
+use std::sync::Arc;
+
+use orlop_csi::{CallError, Driver, Secrets, proto::DeleteVolumeRequest};
+use orlop_model::{
+    Claim, Key, Kind, StorageClass, Volume, VolumeAttachment,
+    volume::SecretRef,
+    well_known::{DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE, EXTERNAL_PROVISIONER},
+};
+use orlop_runtime::{
+    ApiError, Cache, Cluster, EventType, Index, Outcome, Preconditions, Recorder, with_finalizer,
+    without_finalizer,
+};
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use super::{
+    AGAIN, Config, ParameterError,
+    reclaim::{self, Step, View},
+    request, topology,
+};
+use crate::{
+    credentials::{self, CredentialsError},
+    insist::insist,
+};
+
+/// What the reclaimer of volumes works with.
+pub(super) struct Volumes {
+    pub(super) cluster: Cluster,
+    pub(super) driver: Driver,
+    pub(super) name: String,
+    pub(super) place: topology::Segment,
+    pub(super) volumes: Cache<Volume>,
+    pub(super) classes: Cache<StorageClass>,
+    pub(super) attachments: Index<VolumeAttachment>,
+    pub(super) recorder: Recorder,
+    pub(super) config: Config,
+}
+
+/// Attachments by the volume that they name.
+pub(crate) fn by_volume(cache: &Cache<VolumeAttachment>) -> Index<VolumeAttachment> {
+    cache.index("sidecars.volume", |attachment| {
+        vec![attachment.volume_name().to_owned()]
+    })
+}
+
+/// Why a volume wasn't deleted.
+#[derive(Debug, thiserror::Error)]
+enum DeleteError {
+    #[error("volume is still attached; it will be deleted once it is detached")]
+    Attached,
+    #[error("claim {0} still exists")]
+    ClaimExists(Key),
+    #[error(transparent)]
+    Driver(#[from] CallError),
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    #[error("the class's secret can not be found out")]
+    Parameters(#[from] ParameterError),
+}
+
+impl Volumes {
+    /// One look at one volume.
+    pub(super) async fn turn(&self, name: String) -> Outcome {
+        let Some(volume) = self.volumes.named(&name) else {
+            return Outcome::Done;
+        };
+        let result = match reclaim::decide(&self.view(&volume)) {
+            Step::Leave => return Outcome::Done,
+            Step::WaitForDetach => {
+                debug!(volume = name, "waits to be detached");
+                return Outcome::Done;
+            }
+            Step::Guard => self.guard(&volume).await,
+            Step::Unguard => self.unguard(&volume).await.map(|()| Outcome::Done),
+            Step::Delete(_) => self.delete(&volume).await,
+        };
+        result.unwrap_or_else(|error: ApiError| {
+            warn!(volume = name, error = error.chain(), "will try again");
+            Outcome::Retry
+        })
+    }
+
+    fn view<'a>(&'a self, volume: &'a Volume) -> View<'a> {
+        View {
+            driver: &self.name,
+            deployment: &self.config.deployment,
+            place: &self.place,
+            volume,
+            attached: !self.attachments.get(&volume.metadata.name).is_empty(),
+        }
+    }
+
+    async fn guard(&self, volume: &Volume) -> Result<Outcome, ApiError> {
+        let Some(patch) = with_finalizer(volume, EXTERNAL_PROVISIONER) else {
+            return Ok(Outcome::Done);
+        };
+        match self.cluster.patch::<Volume>(&volume.key(), &patch).await {
+            Ok(guarded) => self.volumes.absorb(guarded),
+            Err(error) if error.is_conflict() || error.is_not_found() => {
+                return self.refresh(volume).await;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(Outcome::Done)
+    }
+
+    async fn refresh(&self, volume: &Volume) -> Result<Outcome, ApiError> {
+        if let Some(live) = self.cluster.get::<Volume>(&volume.key()).await? {
+            self.volumes.absorb(live);
+        }
+        Ok(AGAIN)
+    }
+
+    async fn unguard(&self, volume: &Volume) -> Result<(), ApiError> {
+        let changed = insist(&self.cluster, volume, |now: &Volume| {
+            without_finalizer(now, EXTERNAL_PROVISIONER)
+        })
+        .await?;
+        if let Some(changed) = changed {
+            self.volumes.absorb(changed);
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, volume: &Volume) -> Result<Outcome, ApiError> {
+        let begun = Instant::now();
+        // The cache may be behind: data is destroyed on live reads only.
+        let live = match self.cluster.get::<Volume>(&volume.key()).await? {
+            Some(live) if live.metadata.uid == volume.metadata.uid => live,
+            _ => return Ok(Outcome::Done),
+        };
+        let Step::Delete(csi) = reclaim::decide(&self.view(&live)) else {
+            self.volumes.absorb(live);
+            return Ok(AGAIN);
+        };
+        let class = live.class();
+        let deleted = match self.check(&live).await? {
+            Ok(()) => self.delete_behind(&live, &csi.volume_handle).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = deleted {
+            if matches!(error, DeleteError::Driver(_)) {
+                self.config.metrics.delete_failed(class);
+            }
+            self.recorder.say(
+                &live,
+                EventType::Warning,
+                "VolumeFailedDelete",
+                error.to_string(),
+            );
+            return Ok(Outcome::Retry);
+        }
+        info!(
+            volume = live.metadata.name,
+            volume_id = csi.volume_handle,
+            "deleted"
+        );
+        let only_if = Preconditions::same_object(&live);
+        self.cluster.delete::<Volume>(&live.key(), &only_if).await?;
+        // Deleting has changed the object; reading it again saves a conflict.
+        if let Some(doomed) = self.cluster.get::<Volume>(&live.key()).await?
+            && doomed.metadata.uid == live.metadata.uid
+        {
+            self.unguard(&doomed).await?;
+        }
+        self.config.metrics.deleted(class, begun.elapsed());
+        Ok(Outcome::Done)
+    }
+
+    /// That nobody has the volume, by live reads.
+    async fn check(&self, volume: &Volume) -> Result<Result<(), DeleteError>, ApiError> {
+        if let Some(reference) = &volume.spec.claim_ref {
+            let claim = self.cluster.get::<Claim>(&reference.key()).await?;
+            if claim.is_some_and(|c| c.metadata.uid == reference.uid) {
+                return Ok(Err(DeleteError::ClaimExists(reference.key())));
+            }
+        }
+        let all = self.cluster.list::<VolumeAttachment>(None).await?;
+        if all.iter().any(|a| a.volume_name() == volume.metadata.name) {
+            return Ok(Err(DeleteError::Attached));
+        }
+        Ok(Ok(()))
+    }
+
+    async fn delete_behind(&self, volume: &Volume, handle: &str) -> Result<(), DeleteError> {
+        let request = DeleteVolumeRequest {
+            volume_id: handle.to_owned(),
+            secrets: self.secrets(volume).await?.into_request(),
+        };
+        self.driver.delete_volume(request).await?;
+        Ok(())
+    }
+
+    /// The credentials that the volume names, or else its class. A secret that is gone is
+    /// no reason not to try: many drivers don't need it for deleting.
+    async fn secrets(&self, volume: &Volume) -> Result<Secrets, DeleteError> {
+        let meta = &volume.metadata;
+        let names = (
+            meta.annotation(DELETION_SECRET_NAME),
+            meta.annotation(DELETION_SECRET_NAMESPACE),
+        );
+        let reference = match names {
+            (Some(name), Some(namespace)) => Some(SecretRef {
+                name: name.to_owned(),
+                namespace: namespace.to_owned(),
+            })
+            .filter(|r| !r.name.is_empty()),
+            _ => self.class_secret(volume)?,
+        };
+        match credentials::referenced(&self.cluster, reference.as_ref()).await {
+            Err(CredentialsError::Missing(secret)) => {
+                warn!(volume = meta.name, %secret, "deleting without the missing secret");
+                Ok(Secrets::none())
+            }
+            other => Ok(other?),
+        }
+    }
+
+    fn class_secret(&self, volume: &Volume) -> Result<Option<SecretRef>, ParameterError> {
+        let class: Option<Arc<StorageClass>> = self.classes.named(volume.class());
+        let (Some(class), Some(claim)) = (class, &volume.spec.claim_ref) else {
+            return Ok(None);
+        };
+        request::deletion_secret(&class, &volume.metadata.name, &claim.key())
+    }
+}
