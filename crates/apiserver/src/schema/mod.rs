@@ -6,11 +6,13 @@
 //! (`*.txt`, grammar in `parse.rs`) and read once, at first use.
 
 mod check;
+mod decode;
 mod parse;
 #[cfg(test)]
 mod tests;
 
 pub use check::{Problems, check};
+pub use decode::{DecodeError, FieldValidation, decode};
 
 use crate::kinds::KindInfo;
 use std::collections::BTreeMap;

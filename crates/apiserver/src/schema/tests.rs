@@ -113,3 +113,55 @@ fn a_faulty_table_is_refused() {
         parse::TableError::NoType(_)
     ));
 }
+
+fn claim_with(extra: serde_json::Value) -> serde_json::Value {
+    let mut claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "a", "creationTimestamp": null},
+        "spec": {"volumeName": null, "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    claim["spec"]["extra"] = extra;
+    claim
+}
+
+#[test]
+fn unknown_fields_and_nulls_are_dropped_with_a_warning() {
+    let kind = kind("v1", "PersistentVolumeClaim");
+    let mut claim = claim_with(json!({"x": 1}));
+    let warnings = decode(kind, &mut claim, FieldValidation::Warn).expect("readable");
+    assert_eq!(warnings, ["unknown field \"spec.extra\""]);
+    assert_eq!(
+        claim,
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"},
+            "spec": {"resources": {"requests": {"storage": "1Gi"}}},
+        })
+    );
+    let again = decode(kind, &mut claim, FieldValidation::Strict).expect("clean now");
+    assert!(again.is_empty());
+}
+
+#[test]
+fn strict_validation_refuses_unknown_fields_in_upstreams_words() {
+    let kind = kind("v1", "PersistentVolumeClaim");
+    let mut claim = claim_with(json!("x"));
+    let error = decode(kind, &mut claim, FieldValidation::Strict).expect_err("unknown field");
+    assert_eq!(
+        error.to_string(),
+        "PersistentVolumeClaim in version \"v1\" cannot be handled as a PersistentVolumeClaim: \
+         strict decoding error: unknown field \"spec.extra\""
+    );
+    assert!(
+        decode(kind, &mut claim, FieldValidation::Ignore)
+            .expect("dropped")
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_always_refused() {
+    let mut claim = claim_with(json!(null));
+    claim["spec"]["accessModes"] = json!("ReadWriteOnce");
+    let kind = kind("v1", "PersistentVolumeClaim");
+    assert!(decode(kind, &mut claim, FieldValidation::Ignore).is_err());
+}

@@ -1,0 +1,94 @@
+//! From what a client sent to what is stored: fields the kind does not have
+//! and nulls are dropped, values of the wrong type are refused.
+
+use super::{Problems, Shape, check, schema};
+use crate::kinds::KindInfo;
+use serde_json::Value;
+
+/// The `fieldValidation` parameter: what is said of dropped fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FieldValidation {
+    /// Nothing.
+    Ignore,
+    /// A warning for each; what clients get unless they ask.
+    #[default]
+    Warn,
+    /// The request is refused.
+    Strict,
+}
+
+impl FieldValidation {
+    /// Reads the parameter's value; the empty text is the default.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "" | "Warn" => Some(Self::Warn),
+            "Ignore" => Some(Self::Ignore),
+            "Strict" => Some(Self::Strict),
+            _ => None,
+        }
+    }
+}
+
+/// Why an object cannot be read as its kind: HTTP 400.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} in version \"{version}\" cannot be handled as a {kind}: {what}")]
+pub struct DecodeError {
+    kind: &'static str,
+    version: &'static str,
+    what: String,
+}
+
+/// Brings an object into its kind's form; returns warnings to hand on.
+///
+/// A status subresource's body and a patched object are whole objects, too, so
+/// this fits every write.
+pub fn decode(
+    kind: &KindInfo,
+    object: &mut Value,
+    validation: FieldValidation,
+) -> Result<Vec<String>, DecodeError> {
+    let refused = |what| DecodeError {
+        kind: kind.kind,
+        version: kind.version,
+        what,
+    };
+    let problems = check(kind, object);
+    if let Some(mistake) = problems.mistyped.first() {
+        return Err(refused(mistake.clone()));
+    }
+    let Problems { unknown, .. } = &problems;
+    let warnings = match validation {
+        FieldValidation::Strict if !unknown.is_empty() => {
+            let all: Vec<String> = problems.warnings().collect();
+            return Err(refused(format!(
+                "strict decoding error: {}",
+                all.join(", ")
+            )));
+        }
+        FieldValidation::Strict | FieldValidation::Ignore => Vec::new(),
+        FieldValidation::Warn => problems.warnings().collect(),
+    };
+    prune(&schema().of(kind), object);
+    Ok(warnings)
+}
+
+/// Drops what the schema has no place for, and nulls, which say nothing.
+fn prune(shape: &Shape, value: &mut Value) {
+    match (shape, value) {
+        (Shape::Struct { of, .. }, Value::Object(map)) => {
+            let fields = &schema().get(*of).fields;
+            map.retain(|name, value| !value.is_null() && fields.contains_key(name.as_str()));
+            for (name, value) in map {
+                prune(shape.entry(name).0, value);
+            }
+        }
+        (Shape::Map { values, .. }, Value::Object(map)) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(|value| prune(values, value));
+        }
+        (Shape::List { items, .. }, Value::Array(list)) => {
+            list.iter_mut().for_each(|value| prune(items, value));
+        }
+        _ => {}
+    }
+}
