@@ -149,7 +149,7 @@ impl LocalDriver {
 async fn serve<Q, R, E>(
     pools: &Arc<Pools>,
     request: Request<Q>,
-    call: impl FnOnce(&Pools, Q) -> Result<R, E> + Send + 'static,
+    call: impl FnOnce(&Pools, &Q) -> Result<R, E> + Send + 'static,
 ) -> Result<Response<R>, Status>
 where
     Q: Send + 'static,
@@ -159,7 +159,7 @@ where
     let pools = Arc::clone(pools);
     let request = request.into_inner();
     let span = tracing::Span::current();
-    let work = move || span.in_scope(|| call(&pools, request));
+    let work = move || span.in_scope(|| call(&pools, &request));
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => answer(outcome),
         Err(_) => Err(Status::internal(

@@ -42,6 +42,7 @@ pub fn remove_durably(path: &Path) -> io::Result<()> {
 /// How the names of unfinished files begin; whoever owns the directory may delete them at start.
 pub const UNFINISHED_PREFIX: &str = ".unfinished-";
 
+#[derive(Clone, Copy)]
 enum Sync {
     Disk,
     Cache,

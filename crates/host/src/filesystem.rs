@@ -130,9 +130,8 @@ fn recognise(head: &[u8]) -> Option<(FsKind, bool)> {
 /// Whether a file has no data at all. A device, or a file system that cannot tell, says no.
 fn is_hole(file: &File) -> io::Result<bool> {
     match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(0)) {
-        Ok(_) => Ok(false),
+        Ok(_) | Err(rustix::io::Errno::INVAL) => Ok(false),
         Err(rustix::io::Errno::NXIO) => Ok(file.metadata()?.is_file()),
-        Err(rustix::io::Errno::INVAL) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
@@ -186,12 +185,57 @@ pub fn repair(kind: FsKind, device: &Path) -> Result<(), ProgramError> {
     }
 }
 
+/// Why a file system could not be grown.
+#[derive(Debug, thiserror::Error)]
+pub enum GrowError {
+    /// The kernel lets only the holders of a capability do it.
+    #[error("growing a mounted {kind} needs {capability}, which this process lacks")]
+    NotAllowed {
+        /// The file system.
+        kind: FsKind,
+        /// What is lacking.
+        capability: &'static str,
+    },
+    /// Our capabilities could not be read.
+    #[error("could not read the capabilities of this process")]
+    Capabilities(#[source] io::Error),
+    /// The program failed.
+    #[error("could not grow the {kind} file system")]
+    Program {
+        /// The file system.
+        kind: FsKind,
+        /// How.
+        #[source]
+        source: ProgramError,
+    },
+}
+
+/// Whether the kernel would let this process grow a mounted file system of this kind.
+pub fn may_grow(kind: FsKind) -> io::Result<bool> {
+    use rustix::thread::CapabilitySet;
+    match kind {
+        FsKind::Ext4 => {
+            let held = rustix::thread::capabilities(None)?.effective;
+            Ok(held.contains(CapabilitySet::SYS_RESOURCE))
+        }
+        // Whoever could mount it can grow it.
+        FsKind::Xfs => Ok(true),
+    }
+}
+
 /// Grows a mounted file system to the size of its device. Fine if it is that large already.
-pub fn grow(kind: FsKind, device: &Path, mounted_at: &Path) -> Result<(), ProgramError> {
+pub fn grow(kind: FsKind, device: &Path, mounted_at: &Path) -> Result<(), GrowError> {
+    if !may_grow(kind).map_err(GrowError::Capabilities)? {
+        return Err(GrowError::NotAllowed {
+            kind,
+            capability: "CAP_SYS_RESOURCE",
+        });
+    }
     match kind {
         FsKind::Ext4 => RESIZE2FS.run(&["--".as_ref(), device.as_os_str()]),
         FsKind::Xfs => XFS_GROWFS.run(&["-d".as_ref(), "--".as_ref(), mounted_at.as_os_str()]),
     }
+    .map_err(|source| GrowError::Program { kind, source })
 }
 
 /// How full a file system is.
@@ -211,15 +255,15 @@ pub struct Usage {
 
 /// Measures the file system that a path is on.
 pub fn usage(path: &Path) -> io::Result<Usage> {
-    Ok(from_statvfs(rustix::fs::statvfs(path)?))
+    Ok(from_statvfs(&rustix::fs::statvfs(path)?))
 }
 
 /// Measures the file system that a descriptor is on.
 pub fn usage_of(fd: impl AsFd) -> io::Result<Usage> {
-    Ok(from_statvfs(rustix::fs::fstatvfs(fd)?))
+    Ok(from_statvfs(&rustix::fs::fstatvfs(fd)?))
 }
 
-fn from_statvfs(stat: rustix::fs::StatVfs) -> Usage {
+fn from_statvfs(stat: &rustix::fs::StatVfs) -> Usage {
     Usage {
         total_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
         available_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),

@@ -168,17 +168,18 @@ pub fn mount(new: &NewMount<'_>, target: impl AsFd) -> Result<(), MountError> {
 fn kernel_words(context: &OwnedFd) -> String {
     let mut said: Vec<String> = Vec::new();
     let mut buffer = [0u8; 1024];
-    while let Ok(length) = rustix::io::read(context, &mut buffer) {
-        if length == 0 || said.len() == 8 {
+    // The kernel keeps eight messages at most.
+    for _ in 0..8 {
+        let Ok(length) = rustix::io::read(context, &mut buffer) else {
             break;
-        }
-        let line = String::from_utf8_lossy(&buffer[..length]);
+        };
+        let line = String::from_utf8_lossy(&buffer[..length]).into_owned();
         // Lines begin with their level, as in `e loop0: Can't open blockdev`.
-        let line = line
-            .trim()
-            .trim_start_matches(|c| matches!(c, 'e' | 'w' | 'i'))
-            .trim();
-        said.push(line.to_owned());
+        let line = ["e ", "w ", "i "]
+            .iter()
+            .find_map(|level| line.strip_prefix(level));
+        let Some(line) = line else { continue };
+        said.push(line.trim().to_owned());
     }
     said.join("; ")
 }

@@ -128,7 +128,8 @@ impl Place {
 
     /// A path-only descriptor of what is here; fails on a symlink.
     pub fn open(&self) -> io::Result<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Not O_NOFOLLOW: together with O_PATH it would open the link itself.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
         Ok(openat2(
             self.parent.as_fd(),
             self.name.as_ref(),
@@ -205,7 +206,8 @@ impl Root {
 
     /// A path-only descriptor of something below; links are refused wherever they stand.
     pub fn resolve(&self, relative: &Path) -> io::Result<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Not O_NOFOLLOW: together with O_PATH it would open the link itself.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
         Ok(openat2(self.fd.as_fd(), relative, flags, BENEATH)?)
     }
 

@@ -30,7 +30,7 @@ pub enum ParameterError {
 
 /// Understands parameters; what is left defines the volume.
 pub(super) fn parse(
-    wire: BTreeMap<String, String>,
+    wire: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, ParameterError> {
     let mut parameters = BTreeMap::new();
     for (key, value) in wire {
@@ -38,12 +38,15 @@ pub(super) fn parse(
             continue;
         }
         if !key.eq_ignore_ascii_case(FILE_SYSTEM) {
-            return Err(ParameterError::Unknown(key));
+            return Err(ParameterError::Unknown(key.clone()));
         }
-        if FsKind::by_name(&value).is_none() {
-            return Err(ParameterError::Value { key, value });
+        if FsKind::by_name(value).is_none() {
+            return Err(ParameterError::Value {
+                key: key.clone(),
+                value: value.clone(),
+            });
         }
-        parameters.insert(FILE_SYSTEM.to_owned(), value);
+        parameters.insert(FILE_SYSTEM.to_owned(), value.clone());
     }
     Ok(parameters)
 }
@@ -61,7 +64,7 @@ mod tests {
 
     fn of(pairs: &[(&str, &str)]) -> Result<BTreeMap<String, String>, ParameterError> {
         parse(
-            pairs
+            &pairs
                 .iter()
                 .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
                 .collect(),

@@ -1,1 +1,308 @@
+//! The driver through its services, on real images, loop devices and mounts.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use orlop_csi::proto;
+use orlop_csi::proto::controller_server::Controller;
+use orlop_csi::proto::node_server::Node;
+use orlop_csi::proto::volume_capability::access_mode::Mode as WireMode;
+use orlop_csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
+use orlop_host::{LoopDevice, MountTable, Place, loopdev, mount};
+use tempfile::TempDir;
+use tonic::Code;
+
+use super::*;
+use controller::ControllerService;
+use node::NodeService;
+
+mod controller_calls;
+mod crash;
+mod life;
+mod refusals;
+
+const GIB: i64 = 1 << 30;
+const MIB: i64 = 1 << 20;
+
+/// Whether mounts and loop devices can be had; says so if not.
+fn is_root() -> bool {
+    let root = orlop_host::MountTable::read().is_ok()
+        && fs::metadata("/dev/loop-control").is_ok()
+        && fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/loop-control")
+            .is_ok();
+    if !root {
+        eprintln!("skipped: loop devices and mounts need root");
+    }
+    root
+}
+
+/// A driver on a throw-away directory with two nodes. Whatever it leaves goes with it.
+struct Bed {
+    directory: TempDir,
+    driver: Option<LocalDriver>,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let mut bed = Self {
+            directory: tempfile::tempdir().unwrap(),
+            driver: None,
+        };
+        for node in ["one", "two"] {
+            fs::create_dir_all(bed.path(&format!("kubelet-{node}"))).unwrap();
+        }
+        bed.restart();
+        bed
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().canonicalize().unwrap().join(name)
+    }
+
+    fn config(&self) -> LocalConfig {
+        let pool = |node: &str| (NodeName::from(node), self.path(&format!("pool-{node}")));
+        LocalConfig::new(BTreeMap::from([pool("one"), pool("two")]))
+    }
+
+    /// As after a kill: nothing but the disk and the kernel remembers.
+    fn restart(&mut self) {
+        self.driver = None;
+        self.driver = Some(LocalDriver::open(self.config()).unwrap());
+    }
+
+    fn pools(&self) -> &Arc<Pools> {
+        self.driver.as_ref().unwrap().pools()
+    }
+
+    fn controller(&self) -> ControllerService {
+        ControllerService::new(Arc::clone(self.pools()))
+    }
+
+    fn node(&self, node: &str) -> NodeService {
+        NodeService::new(Arc::clone(self.pools()), NodeName::from(node))
+    }
+
+    fn staging(&self, name: &str) -> String {
+        self.path("kubelet-one")
+            .join(format!("staging-{name}"))
+            .to_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    fn target(&self, name: &str) -> String {
+        self.path("kubelet-one")
+            .join(format!("target-{name}"))
+            .to_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    /// A volume on node one.
+    async fn volume(&self, name: &str, bytes: i64) -> String {
+        let request = proto::CreateVolumeRequest {
+            accessibility_requirements: Some(on(&["one"])),
+            ..creation(name, bytes)
+        };
+        let reply = self
+            .controller()
+            .create_volume(Request::new(request))
+            .await
+            .unwrap();
+        reply.into_inner().volume.unwrap().volume_id
+    }
+
+    async fn stage(&self, id: &str, capability: proto::VolumeCapability) -> Result<(), Code> {
+        let request = proto::NodeStageVolumeRequest {
+            volume_id: id.to_owned(),
+            staging_target_path: self.staging(id),
+            volume_capability: Some(capability),
+            ..Default::default()
+        };
+        code(
+            self.node("one")
+                .node_stage_volume(Request::new(request))
+                .await,
+        )
+    }
+
+    async fn unstage(&self, id: &str) -> Result<(), Code> {
+        let request = proto::NodeUnstageVolumeRequest {
+            volume_id: id.to_owned(),
+            staging_target_path: self.staging(id),
+        };
+        code(
+            self.node("one")
+                .node_unstage_volume(Request::new(request))
+                .await,
+        )
+    }
+
+    async fn publish(&self, id: &str, target: &str, how: How) -> Result<(), Code> {
+        let request = proto::NodePublishVolumeRequest {
+            volume_id: id.to_owned(),
+            staging_target_path: self.staging(id),
+            target_path: self.target(target),
+            volume_capability: Some(how.0),
+            readonly: how.1,
+            ..Default::default()
+        };
+        code(
+            self.node("one")
+                .node_publish_volume(Request::new(request))
+                .await,
+        )
+    }
+
+    async fn unpublish(&self, id: &str, target: &str) -> Result<(), Code> {
+        let request = proto::NodeUnpublishVolumeRequest {
+            volume_id: id.to_owned(),
+            target_path: self.target(target),
+        };
+        code(
+            self.node("one")
+                .node_unpublish_volume(Request::new(request))
+                .await,
+        )
+    }
+
+    async fn delete(&self, id: &str) -> Result<(), Code> {
+        let request = proto::DeleteVolumeRequest {
+            volume_id: id.to_owned(),
+            ..Default::default()
+        };
+        code(self.controller().delete_volume(Request::new(request)).await)
+    }
+
+    async fn attach(&self, id: &str, node: &str, readonly: bool) -> Result<(), Code> {
+        let request = proto::ControllerPublishVolumeRequest {
+            volume_id: id.to_owned(),
+            node_id: node.to_owned(),
+            volume_capability: Some(files("")),
+            readonly,
+            ..Default::default()
+        };
+        code(
+            self.controller()
+                .controller_publish_volume(Request::new(request))
+                .await,
+        )
+    }
+
+    async fn detach(&self, id: &str, node: &str) -> Result<(), Code> {
+        let request = proto::ControllerUnpublishVolumeRequest {
+            volume_id: id.to_owned(),
+            node_id: node.to_owned(),
+            ..Default::default()
+        };
+        code(
+            self.controller()
+                .controller_unpublish_volume(Request::new(request))
+                .await,
+        )
+    }
+
+    fn leftovers(&self) -> Vec<String> {
+        let mut left = leftovers(self.pools()).unwrap();
+        let table = MountTable::read().unwrap();
+        let root = self.path("");
+        left.extend(
+            table
+                .beneath(&root)
+                .map(|mount| mount.point.display().to_string()),
+        );
+        left
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        let root = self.path("");
+        if let Ok(table) = MountTable::read() {
+            for mount in table.beneath(&root).collect::<Vec<_>>().into_iter().rev() {
+                let _ = Place::at(&mount.point).and_then(|place| mount::unmount(&place));
+            }
+        }
+        for listed in loopdev::list().unwrap_or_default() {
+            if listed.backing_path.starts_with(&root)
+                && let Ok(Some(device)) = LoopDevice::open(listed.number)
+            {
+                let _ = device.detach();
+            }
+        }
+    }
+}
+
+/// A capability, and whether it shall be read-only.
+struct How(proto::VolumeCapability, bool);
+
+impl From<proto::VolumeCapability> for How {
+    fn from(capability: proto::VolumeCapability) -> Self {
+        Self(capability, false)
+    }
+}
+
+fn code<T>(reply: Result<Response<T>, Status>) -> Result<(), Code> {
+    reply.map(|_| ()).map_err(|status| {
+        assert!(!status.message().is_empty());
+        eprintln!("{:?}: {}", status.code(), status.message());
+        status.code()
+    })
+}
+
+fn with_mode(access: AccessType, mode: WireMode) -> proto::VolumeCapability {
+    proto::VolumeCapability {
+        access_type: Some(access),
+        access_mode: Some(AccessMode { mode: mode.into() }),
+    }
+}
+
+fn files(fs_type: &str) -> proto::VolumeCapability {
+    let mount = MountVolume {
+        fs_type: fs_type.to_owned(),
+        ..Default::default()
+    };
+    with_mode(AccessType::Mount(mount), WireMode::SingleNodeWriter)
+}
+
+fn shared_files() -> proto::VolumeCapability {
+    with_mode(
+        AccessType::Mount(MountVolume::default()),
+        WireMode::SingleNodeMultiWriter,
+    )
+}
+
+fn block() -> proto::VolumeCapability {
+    with_mode(
+        AccessType::Block(BlockVolume {}),
+        WireMode::SingleNodeMultiWriter,
+    )
+}
+
+fn creation(name: &str, bytes: i64) -> proto::CreateVolumeRequest {
+    proto::CreateVolumeRequest {
+        name: name.to_owned(),
+        capacity_range: Some(proto::CapacityRange {
+            required_bytes: bytes,
+            limit_bytes: 0,
+        }),
+        volume_capabilities: vec![files("")],
+        ..Default::default()
+    }
+}
+
+fn on(nodes: &[&str]) -> proto::TopologyRequirement {
+    let places = nodes
+        .iter()
+        .map(|node| topology::of_node(DRIVER_NAME, &NodeName::from(*node)));
+    proto::TopologyRequirement {
+        requisite: places.clone().collect(),
+        preferred: places.collect(),
+    }
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).unwrap()
+}

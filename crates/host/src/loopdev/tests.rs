@@ -112,8 +112,14 @@ fn a_read_only_device_refuses_writes() {
     let image = Image::new(16 << 20);
     let device =
         LoopDevice::attach(&image.file, Access::ReadOnly, Lifetime::UntilDetached).unwrap();
-    let opened = OpenOptions::new().write(true).open(device.path());
-    assert!(opened.is_err());
+    let written = OpenOptions::new()
+        .write(true)
+        .open(device.path())
+        .and_then(|mut node| {
+            io::Write::write_all(&mut node, &[1; 512])?;
+            node.sync_all()
+        });
+    assert!(written.is_err());
     device.detach().unwrap();
 }
 
@@ -183,9 +189,18 @@ fn each_file_system_is_made_mounted_grown_online_and_leaves_no_device() {
             panic!("no device")
         };
         device.refresh_size().unwrap();
-        for _ in 0..2 {
-            filesystem::grow(kind, &device.path(), &point).unwrap();
+        assert_eq!(device.size().unwrap(), 512 << 20);
+        let grown = filesystem::grow(kind, &device.path(), &point);
+        if kind == FsKind::Ext4 && !filesystem::may_grow(kind).unwrap() {
+            assert!(matches!(
+                grown,
+                Err(filesystem::GrowError::NotAllowed { .. })
+            ));
+            eprintln!("growing ext4 skipped: this process lacks CAP_SYS_RESOURCE");
+            continue;
         }
+        grown.unwrap();
+        filesystem::grow(kind, &device.path(), &point).unwrap();
         assert!(filesystem::usage(&point).unwrap().total_bytes > before.total_bytes + (100 << 20));
         assert_eq!(fs::read(point.join("hello")).unwrap(), b"there");
 

@@ -35,9 +35,9 @@ impl CsiError for CapacityError {
 
 pub(super) fn capacity(
     pools: &Pools,
-    request: proto::GetCapacityRequest,
+    request: &proto::GetCapacityRequest,
 ) -> Result<proto::GetCapacityResponse, CapacityError> {
-    let parameters = parameters::parse(request.parameters)?;
+    let parameters = parameters::parse(&request.parameters)?;
     let default_fs = parameters::file_system(&parameters).unwrap_or(pools.default_fs());
     let mut smallest = size::SMALLEST;
     for wire in &request.volume_capabilities {

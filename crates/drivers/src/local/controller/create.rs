@@ -79,11 +79,11 @@ impl CsiError for CreateError {
             | Self::Capability(_)
             | Self::Parameter(_)
             | Self::Source
-            | Self::Mutable => Code::InvalidArgument,
-            Self::Size(SizeError::OutOfRange { .. }) => Code::OutOfRange,
-            Self::Size(
+            | Self::Mutable
+            | Self::Size(
                 SizeError::Negative | SizeError::Empty | SizeError::Contradiction { .. },
             ) => Code::InvalidArgument,
+            Self::Size(SizeError::OutOfRange { .. }) => Code::OutOfRange,
             Self::Differs { .. } => Code::AlreadyExists,
             Self::Busy(_) => Code::Aborted,
             Self::Broken(_) => Code::DataLoss,
@@ -114,10 +114,10 @@ struct Asked {
 }
 
 impl Asked {
-    fn parse(pools: &Pools, request: proto::CreateVolumeRequest) -> Result<Self, CreateError> {
+    fn parse(pools: &Pools, request: &proto::CreateVolumeRequest) -> Result<Self, CreateError> {
         limits::name("name", &request.name).map_err(FieldError::from)?;
         limits::map("parameters", &request.parameters).map_err(FieldError::from)?;
-        let name = request.name;
+        let name = request.name.clone();
         if request.volume_capabilities.is_empty() {
             return Err(FieldError::missing("volume_capabilities").into());
         }
@@ -127,7 +127,7 @@ impl Asked {
         if !request.mutable_parameters.is_empty() {
             return Err(CreateError::Mutable);
         }
-        let parameters = parameters::parse(request.parameters)?;
+        let parameters = parameters::parse(&request.parameters)?;
         let default_fs = parameters::file_system(&parameters).unwrap_or(pools.default_fs());
         let smallest = smallest(&request.volume_capabilities, default_fs)?;
         let size = request
@@ -202,7 +202,7 @@ fn plan(asked: &Asked, found: Option<&Volume>) -> Result<Step, CreateError> {
 
 pub(super) fn create(
     pools: &Pools,
-    request: proto::CreateVolumeRequest,
+    request: &proto::CreateVolumeRequest,
 ) -> Result<proto::CreateVolumeResponse, CreateError> {
     let asked = Asked::parse(pools, request)?;
     let _turn = pools.in_flight().begin(&asked.id)?;

@@ -73,7 +73,7 @@ impl CsiError for DeleteError {
 
 pub(super) fn delete(
     pools: &Pools,
-    request: proto::DeleteVolumeRequest,
+    request: &proto::DeleteVolumeRequest,
 ) -> Result<proto::DeleteVolumeResponse, DeleteError> {
     let id = fields::volume_id(&request.volume_id)?;
     // What is not an id of ours names nothing, and nothing is what shall be there.

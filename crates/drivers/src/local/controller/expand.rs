@@ -62,11 +62,12 @@ pub enum ExpandError {
 impl CsiError for ExpandError {
     fn code(&self) -> Code {
         match self {
-            Self::Field(_) | Self::Capability { .. } => Code::InvalidArgument,
+            Self::Field(_)
+            | Self::Capability { .. }
+            | Self::Size(SizeError::Negative | SizeError::Empty) => Code::InvalidArgument,
             Self::Find(FindError::Unknown { .. }) => Code::NotFound,
             Self::Find(FindError::Broken { .. }) => Code::DataLoss,
             Self::Busy(_) => Code::Aborted,
-            Self::Size(SizeError::Negative | SizeError::Empty) => Code::InvalidArgument,
             // The caller must be able to tell a shrinking limit from a malformed request.
             Self::Size(SizeError::Contradiction { .. } | SizeError::OutOfRange { .. }) => {
                 Code::OutOfRange
@@ -98,7 +99,7 @@ fn plan(current: u64, range: SizeRange) -> Result<u64, SizeError> {
 
 pub(super) fn expand(
     pools: &Pools,
-    request: proto::ControllerExpandVolumeRequest,
+    request: &proto::ControllerExpandVolumeRequest,
 ) -> Result<proto::ControllerExpandVolumeResponse, ExpandError> {
     let id = fields::volume_id(&request.volume_id)?;
     let range = request

@@ -32,7 +32,7 @@ impl CsiError for GetError {
 
 pub(super) fn get(
     pools: &Pools,
-    request: proto::ControllerGetVolumeRequest,
+    request: &proto::ControllerGetVolumeRequest,
 ) -> Result<proto::ControllerGetVolumeResponse, GetError> {
     let volume = pools.find(fields::volume_id(&request.volume_id)?)?;
     Ok(proto::ControllerGetVolumeResponse {

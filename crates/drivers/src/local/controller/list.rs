@@ -33,7 +33,7 @@ impl CsiError for ListError {
 
 pub(super) fn list(
     pools: &Pools,
-    request: proto::ListVolumesRequest,
+    request: &proto::ListVolumesRequest,
 ) -> Result<proto::ListVolumesResponse, ListError> {
     let limit = match usize::try_from(request.max_entries) {
         Ok(0) => usize::MAX,

@@ -120,13 +120,14 @@ fn plan(volume: &Volume, node: &NodeName, wanted: Publication) -> Result<Step, P
 
 pub(super) fn publish(
     pools: &Pools,
-    request: proto::ControllerPublishVolumeRequest,
+    request: &proto::ControllerPublishVolumeRequest,
 ) -> Result<proto::ControllerPublishVolumeResponse, PublishError> {
     let id = fields::volume_id(&request.volume_id)?;
     limits::node_id("node_id", &request.node_id).map_err(FieldError::from)?;
     let node = NodeName::from(request.node_id.as_str());
     let wire = request
         .volume_capability
+        .as_ref()
         .ok_or(FieldError::missing("volume_capability"))?;
     let id = pools.find(id)?.record.id;
     let _turn = pools.in_flight().begin(&id)?;
@@ -137,7 +138,7 @@ pub(super) fn publish(
     let default_fs =
         parameters::file_system(&volume.record.parameters).unwrap_or(pools.default_fs());
     let capability =
-        Capability::parse(&wire, default_fs).map_err(|source| PublishError::Capability {
+        Capability::parse(wire, default_fs).map_err(|source| PublishError::Capability {
             id: id.clone(),
             source,
         })?;

@@ -53,7 +53,7 @@ impl CsiError for UnpublishError {
 
 pub(super) fn unpublish(
     pools: &Pools,
-    request: proto::ControllerUnpublishVolumeRequest,
+    request: &proto::ControllerUnpublishVolumeRequest,
 ) -> Result<proto::ControllerUnpublishVolumeResponse, UnpublishError> {
     let done = proto::ControllerUnpublishVolumeResponse {};
     let id = fields::volume_id(&request.volume_id)?;

@@ -37,7 +37,7 @@ impl CsiError for ValidateError {
 
 pub(super) fn validate(
     pools: &Pools,
-    request: proto::ValidateVolumeCapabilitiesRequest,
+    request: &proto::ValidateVolumeCapabilitiesRequest,
 ) -> Result<proto::ValidateVolumeCapabilitiesResponse, ValidateError> {
     let id = fields::volume_id(&request.volume_id)?;
     if request.volume_capabilities.is_empty() {
@@ -57,17 +57,17 @@ pub(super) fn validate(
             Some(error) => return Ok(refused(error.to_string())),
         }
     }
-    match parameters::parse(request.parameters.clone()) {
+    match parameters::parse(&request.parameters) {
         Ok(asked) if asked.is_empty() || asked == volume.record.parameters => {}
         Ok(_) => return Ok(refused("the volume has other parameters".to_owned())),
         Err(error) => return Ok(refused(error.to_string())),
     }
     Ok(proto::ValidateVolumeCapabilitiesResponse {
         confirmed: Some(Confirmed {
-            volume_context: request.volume_context,
-            volume_capabilities: request.volume_capabilities,
-            parameters: request.parameters,
-            mutable_parameters: request.mutable_parameters,
+            volume_context: request.volume_context.clone(),
+            volume_capabilities: request.volume_capabilities.clone(),
+            parameters: request.parameters.clone(),
+            mutable_parameters: request.mutable_parameters.clone(),
         }),
         message: String::new(),
     })

@@ -114,7 +114,7 @@ impl CsiError for ExpandError {
 
 pub(super) fn expand(
     here: Here<'_>,
-    request: proto::NodeExpandVolumeRequest,
+    request: &proto::NodeExpandVolumeRequest,
 ) -> Result<proto::NodeExpandVolumeResponse, ExpandError> {
     let id = fields::volume_id(&request.volume_id)?;
     fields::path("volume_path", &request.volume_path)?;

@@ -213,7 +213,7 @@ struct Seen {
 }
 
 /// What is to be done.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     AlreadyPublished,
     Publish,
@@ -260,7 +260,7 @@ fn plan(id: &VolumeId, wanted: &Wanted, seen: &Seen) -> Result<Step, PublishErro
 
 pub(super) fn publish(
     here: Here<'_>,
-    request: proto::NodePublishVolumeRequest,
+    request: &proto::NodePublishVolumeRequest,
 ) -> Result<proto::NodePublishVolumeResponse, PublishError> {
     let id = fields::volume_id(&request.volume_id)?;
     fields::path("target_path", &request.target_path)?;
@@ -272,7 +272,7 @@ pub(super) fn publish(
     let id = here.find(id)?.record.id;
     let _turn = here.pools.in_flight().begin(&id)?;
     let volume = here.find(id.as_str())?;
-    let wanted = Wanted::parse(here, &volume, &request, wire)?;
+    let wanted = Wanted::parse(here, &volume, request, wire)?;
     let observe = |source| PublishError::Observe {
         id: id.clone(),
         source,

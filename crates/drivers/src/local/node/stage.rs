@@ -360,7 +360,7 @@ fn plan_image(
 
 pub(super) fn stage(
     here: Here<'_>,
-    request: proto::NodeStageVolumeRequest,
+    request: &proto::NodeStageVolumeRequest,
 ) -> Result<proto::NodeStageVolumeResponse, StageError> {
     let id = fields::volume_id(&request.volume_id)?;
     fields::path("staging_target_path", &request.staging_target_path)?;
@@ -372,7 +372,7 @@ pub(super) fn stage(
     let id = here.find(id)?.record.id;
     let _turn = here.pools.in_flight().begin(&id)?;
     let mut volume = here.find(id.as_str())?;
-    let wanted = Wanted::parse(here, &volume, &request, wire)?;
+    let wanted = Wanted::parse(here, &volume, request, wire)?;
     let observe = |source| StageError::Observe {
         id: id.clone(),
         source,

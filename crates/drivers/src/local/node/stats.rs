@@ -75,7 +75,7 @@ pub(super) fn form_at(record: &NodeRecord, path: &std::path::Path) -> Option<Acc
 
 pub(super) fn stats(
     here: Here<'_>,
-    request: proto::NodeGetVolumeStatsRequest,
+    request: &proto::NodeGetVolumeStatsRequest,
 ) -> Result<proto::NodeGetVolumeStatsResponse, StatsError> {
     let id = fields::volume_id(&request.volume_id)?;
     fields::path("volume_path", &request.volume_path)?;

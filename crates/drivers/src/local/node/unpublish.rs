@@ -103,7 +103,7 @@ fn plan(shown: Shown, recorded: Option<Publication>) -> Step {
 
 pub(super) fn unpublish(
     here: Here<'_>,
-    request: proto::NodeUnpublishVolumeRequest,
+    request: &proto::NodeUnpublishVolumeRequest,
 ) -> Result<proto::NodeUnpublishVolumeResponse, UnpublishError> {
     let id = fields::volume_id(&request.volume_id)?;
     fields::path("target_path", &request.target_path)?;

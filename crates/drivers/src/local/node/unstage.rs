@@ -82,7 +82,7 @@ impl CsiError for UnstageError {
 
 pub(super) fn unstage(
     here: Here<'_>,
-    request: proto::NodeUnstageVolumeRequest,
+    request: &proto::NodeUnstageVolumeRequest,
 ) -> Result<proto::NodeUnstageVolumeResponse, UnstageError> {
     let done = proto::NodeUnstageVolumeResponse {};
     let id = fields::volume_id(&request.volume_id)?;
