@@ -98,6 +98,9 @@ fn add_type(ty: &Type, dialect: Dialect, found: &mut Map<String, Value>) {
         add_referenced(&field.shape, dialect, found);
     }
     let mut schema = json!({"type": "object", "properties": properties});
+    if !ty.description.is_empty() {
+        schema["description"] = ty.description.into();
+    }
     if !required.is_empty() {
         schema["required"] = json!(required);
     }

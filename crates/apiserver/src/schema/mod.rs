@@ -34,6 +34,8 @@ pub struct TypeId(usize);
 pub struct Type {
     /// Full name as OpenAPI spells it, such as `io.k8s.api.core.v1.PodSpec`.
     pub name: String,
+    /// One sentence on what it is for; empty where the name says it.
+    pub description: &'static str,
     /// Whether it is an object of its own, with `apiVersion` and `kind`.
     pub is_kind: bool,
     /// Its fields by name.

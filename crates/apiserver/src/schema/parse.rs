@@ -4,6 +4,7 @@
 //! package io.k8s.api.core.v1        types that follow belong here
 //! kind Pod                          a type with apiVersion, kind and metadata
 //! type LabelSelector atomic         a type owned as a whole
+//! type Volume -- A directory ...    with a description
 //!   name!: string                   a required field
 //!   a: i32, b: [string]             several fields on a line
 //!   protocol: string = TCP          with a default
@@ -56,6 +57,7 @@ pub(super) fn parse(tables: &[&'static str]) -> Result<Schema, TableError> {
     for line in lines(tables) {
         if let Line::Type {
             name,
+            description,
             is_kind,
             atomic,
         } = line
@@ -66,6 +68,7 @@ pub(super) fn parse(tables: &[&'static str]) -> Result<Schema, TableError> {
             }
             schema.types.push(Type {
                 name,
+                description,
                 is_kind,
                 fields: BTreeMap::new(),
                 atomic,
@@ -110,6 +113,7 @@ pub(super) fn parse(tables: &[&'static str]) -> Result<Schema, TableError> {
 enum Line {
     Type {
         name: String,
+        description: &'static str,
         is_kind: bool,
         atomic: bool,
     },
@@ -124,12 +128,14 @@ fn lines(tables: &[&'static str]) -> Vec<Line> {
     for table in tables {
         let mut package = "";
         for line in table.lines() {
+            let (line, description) = line.split_once(" -- ").unwrap_or((line, ""));
             let mut words = line.split_whitespace();
             match (line.starts_with(' '), words.next()) {
                 (_, None) | (false, Some("#")) => {}
                 (false, Some("package")) => package = words.next().unwrap_or(""),
                 (false, Some(word @ ("kind" | "type"))) => found.push(Line::Type {
                     name: format!("{package}.{}", words.next().unwrap_or("")),
+                    description,
                     is_kind: word == "kind",
                     atomic: words.next() == Some("atomic"),
                 }),

@@ -165,3 +165,14 @@ fn a_value_of_the_wrong_type_is_always_refused() {
     let kind = kind("v1", "PersistentVolumeClaim");
     assert!(decode(kind, &mut claim, FieldValidation::Ignore).is_err());
 }
+
+#[test]
+fn every_kind_is_described() {
+    for ty in schema()
+        .types
+        .iter()
+        .filter(|ty| ty.is_kind && !ty.name.ends_with("Binding"))
+    {
+        assert!(ty.description.ends_with('.'), "{}", ty.name);
+    }
+}
