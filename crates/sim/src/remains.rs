@@ -1,0 +1,79 @@
+//! What is left at the end of a run, in words that are the same in every run: objects,
+//! volumes of the backend, files of the nodes.
+
+use std::path::{Path, PathBuf};
+
+use crate::world::World;
+use crate::witness::Objects;
+
+/// Where a node keeps what belongs to volumes.
+const FOLDERS: [&str; 2] = ["pods", STAGED];
+/// Here each driver has a folder of its own that may stay.
+const STAGED: &str = "plugins/kubernetes.io/csi";
+
+/// What is left, one thing per line; nodes keep their files below `root`.
+pub fn of(world: &World, root: &Path) -> String {
+    let mut lines = world.witness().objects(objects);
+    world.driver().look(|backend| {
+        let volumes = backend.volumes().iter();
+        lines.extend(volumes.map(|(id, volume)| {
+            let (attached, nodes) = (&volume.attached, &volume.nodes);
+            format!("backend {id}: attached {attached:?}, on nodes {nodes:?}")
+        }));
+    });
+    for node in entries(root) {
+        for folder in FOLDERS {
+            files(&node.join(folder), root, &mut lines);
+        }
+    }
+    world.witness().without_uids(lines.join("\n"))
+}
+
+fn objects(objects: &Objects) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (key, claim) in &objects.claims {
+        let meta = &claim.metadata;
+        let state = (claim.phase(), &meta.finalizers, meta.is_deleting());
+        lines.push(format!("claim {key} {state:?} -> {}", claim.spec.volume_name));
+    }
+    for (name, volume) in &objects.volumes {
+        let meta = &volume.metadata;
+        let state = (volume.phase(), &meta.finalizers, meta.is_deleting());
+        let owner = volume.spec.claim_ref.as_ref().map(|claim| &claim.uid);
+        lines.push(format!("volume {name} {state:?} -> {owner:?}"));
+    }
+    for attachment in objects.attachments.values() {
+        let state = (attachment.status.attached, &attachment.metadata.finalizers);
+        let (volume, node) = (attachment.volume_name(), &attachment.spec.node_name);
+        lines.push(format!("attachment of {volume} to {node} {state:?}"));
+    }
+    for (key, pod) in &objects.pods {
+        let (phase, node) = (pod.status.phase, &pod.spec.node_name);
+        lines.push(format!("pod {key} {phase:?} on {node}"));
+    }
+    for (name, node) in &objects.nodes {
+        let (used, attached) = (&node.status.volumes_in_use, &node.status.volumes_attached);
+        if !used.is_empty() || !attached.is_empty() {
+            lines.push(format!("node {name} uses {used:?}, has {attached:?}"));
+        }
+    }
+    lines
+}
+
+fn files(folder: &Path, root: &Path, lines: &mut Vec<String>) {
+    for path in entries(folder) {
+        if !folder.ends_with(STAGED) {
+            lines.push(format!("file {}", path.strip_prefix(root).unwrap_or(&path).display()));
+        }
+        if path.is_dir() {
+            files(&path, root, lines);
+        }
+    }
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let Ok(read) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<_> = read.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    paths.sort();
+    paths
+}

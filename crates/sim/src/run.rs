@@ -1,0 +1,198 @@
+//! One run of a scenario, from nothing to rest, and the sweep over every single fault.
+//!
+//! A run is judged by rules that hold at every moment ([`witness`](crate::witness)) and by
+//! what is left at its end, which must be what is left without any fault.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::backend::Breach;
+use crate::driver::{Temper, Troubles};
+use crate::faults::{Fault, Member, Phase, Plan};
+use crate::remains;
+use crate::user::{Stuck, User};
+use crate::world::{Making, World};
+
+/// After the script, the world gets this long to come to rest.
+const REST: Duration = Duration::from_secs(60);
+/// And must then be silent this long.
+const SILENCE: Duration = Duration::from_secs(120);
+/// The longest that a call takes at the driver.
+const LATENCY: Duration = Duration::from_millis(20);
+
+/// What the user does in a scenario.
+pub type Script = fn(User) -> Pin<Box<dyn Future<Output = Result<(), Stuck>> + Send>>;
+
+/// A story to be told under faults.
+#[derive(Clone)]
+pub struct Scenario {
+    /// Its name, for the replay line.
+    pub name: &'static str,
+    /// What the user does.
+    pub script: Script,
+    /// What goes wrong at the driver, in every run of it.
+    pub troubles: Troubles,
+    /// How many nodes there are.
+    pub nodes: u8,
+}
+
+/// How a run went.
+#[derive(Debug)]
+pub struct Report {
+    /// Scenario, plan and seed: all that it takes to see this again.
+    pub replay: String,
+    /// Calls per process until the script ended.
+    pub calls: BTreeMap<Member, u64>,
+    /// What the user waited for in vain.
+    pub stuck: Option<Stuck>,
+    /// Rules that were broken.
+    pub breaches: Vec<Breach>,
+    /// Changes when there should have been none.
+    pub restless: u64,
+    /// What is left: objects, backend, folders, uids made comparable.
+    pub end: String,
+    /// What happened.
+    pub trace: String,
+    /// The trace as a number.
+    pub hash: u64,
+}
+
+impl Report {
+    /// What is wrong with the run, compared with what should be left; empty if nothing.
+    pub fn complaints(&self, end: &str) -> Vec<String> {
+        let mut complaints: Vec<String> = Vec::new();
+        complaints.extend(self.stuck.as_ref().map(|stuck| format!("stuck: {stuck}")));
+        let broken = self.breaches.iter().map(|b| format!("{} broken: {}", b.rule, b.what));
+        complaints.extend(broken);
+        if self.restless > 0 {
+            complaints.push(format!("{} changes while all should rest", self.restless));
+        }
+        if self.end != end {
+            complaints.push(format!("left behind:\n{}\ninstead of:\n{end}", self.end));
+        }
+        complaints
+    }
+}
+
+/// Runs a scenario once, in a runtime of its own on the calling thread.
+pub fn run(scenario: &Scenario, plan: &Plan, seed: u64) -> Report {
+    // The jitter of backoffs comes from the thread's own generator.
+    fastrand::seed(seed);
+    let root = tempfile::tempdir().expect("a temporary folder");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    let making = Making {
+        seed,
+        plan: plan.clone(),
+        temper: Temper { latency: LATENCY, troubles: scenario.troubles.clone(), seed },
+        nodes: scenario.nodes,
+    };
+    let replay = format!("scenario {}, seed {seed}, {plan}", scenario.name);
+    runtime.block_on(tell(scenario, making, root.path(), replay))
+}
+
+async fn tell(scenario: &Scenario, making: Making, root: &Path, replay: String) -> Report {
+    let world = World::start(making, root).await;
+    let told = (scenario.script)(world.user()).await;
+    let calls = world.calls();
+    tokio::time::sleep(REST).await;
+    let before = world.witness().count();
+    tokio::time::sleep(SILENCE).await;
+    world.witness().look();
+    Report {
+        replay,
+        calls,
+        stuck: told.err(),
+        breaches: world.witness().breaches(),
+        restless: world.witness().count() - before,
+        end: remains::of(&world, root),
+        trace: world.trace().text(),
+        hash: world.trace().hash(),
+    }
+}
+
+/// The result of a sweep.
+#[derive(Debug)]
+pub struct Sweep {
+    /// The run without a fault.
+    pub reference: Report,
+    /// How many runs there were, the reference not counted.
+    pub runs: usize,
+    /// Those that went wrong, with what is wrong.
+    pub failures: Vec<(Report, Vec<String>)>,
+}
+
+/// A kind of fault for every call that a process makes: gives the faults to try at it.
+pub type Strikes = fn() -> Vec<Fault>;
+
+/// A crash on either side of the call.
+pub fn crashes() -> Vec<Fault> {
+    Phase::ALL.map(Fault::Crash).to_vec()
+}
+
+/// An error on either side of the call.
+pub fn errors() -> Vec<Fault> {
+    Phase::ALL.map(Fault::Error).to_vec()
+}
+
+/// Runs the scenario without a fault, then once for every call of every process and every
+/// fault that `strikes` names, several at a time.
+pub fn sweep(scenario: &Scenario, seed: u64, strikes: Strikes) -> Sweep {
+    let reference = run(scenario, &Plan::calm(), seed);
+    let mut plans = Vec::new();
+    for (member, calls) in &reference.calls {
+        for call in 1..=*calls {
+            plans.extend(strikes().into_iter().map(|fault| Plan::one(*member, call, fault)));
+        }
+    }
+    let failures = Mutex::new(Vec::new());
+    let next = AtomicUsize::new(0);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(plan) = plans.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let report = run(scenario, plan, seed);
+                    let complaints = report.complaints(&reference.end);
+                    if !complaints.is_empty() {
+                        failures.lock().expect("no worker panics").push((report, complaints));
+                    }
+                }
+            });
+        }
+    });
+    let mut failures = failures.into_inner().expect("no worker panics");
+    failures.sort_by(|(a, _), (b, _)| a.replay.cmp(&b.replay));
+    Sweep { runs: plans.len(), reference, failures }
+}
+
+impl Sweep {
+    /// Panics with what went wrong, how to see it again, and the trace of the first.
+    pub fn must_hold(&self) {
+        let calm = self.reference.complaints(&self.reference.end);
+        assert!(
+            calm.is_empty(),
+            "{} without any fault: {calm:#?}\n{}",
+            self.reference.replay,
+            self.reference.trace
+        );
+        let Some((first, _)) = self.failures.first() else { return };
+        let told = self.failures.iter().map(|(report, complaints)| {
+            format!("replay: {}\n  {}\n", report.replay, complaints.join("\n  "))
+        });
+        panic!(
+            "{} of {} runs went wrong.\nThe first one's trace:\n{}\n{}",
+            self.failures.len(),
+            self.runs,
+            first.trace,
+            told.collect::<String>()
+        );
+    }
+}

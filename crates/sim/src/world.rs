@@ -1,0 +1,180 @@
+//! The cluster: one API server, one driver, and processes that die and come back.
+//!
+//! Everything that a restart must find again lives outside of the processes: the API
+//! server's store, the driver's backend and the folders of the nodes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use orlop_apiserver::{ApiServer, Config, Entropy, Storage};
+use orlop_csi::{Driver, memory};
+use orlop_runtime::{Clock, Cluster, Process};
+use tokio::sync::mpsc;
+
+use crate::driver::{FakeDriver, Temper};
+use crate::faults::{Member, Plan};
+use crate::trace::Trace;
+use crate::user::User;
+use crate::wire::{Ledger, Wire};
+use crate::witness::Witness;
+
+mod roles;
+
+
+/// How long a process that died stays away.
+const AWAY: Duration = Duration::from_secs(2);
+
+/// When every simulation begins.
+const BEGINNING: i64 = 1_767_225_600;
+
+/// What a world is made from.
+#[derive(Debug, Clone)]
+pub struct Making {
+    /// Drives every random choice.
+    pub seed: u64,
+    /// What goes wrong on the way to the API server and the driver.
+    pub plan: Plan,
+    /// How the driver behaves.
+    pub temper: Temper,
+    /// How many nodes there are.
+    pub nodes: u8,
+}
+
+/// A cluster.
+#[derive(Clone)]
+pub struct World {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    server: ApiServer,
+    trace: Trace,
+    witness: Witness,
+    driver: FakeDriver,
+    clock: Clock,
+    controller: memory::Socket,
+    nodes: BTreeMap<Member, roles::NodePlace>,
+    ledgers: BTreeMap<Member, Ledger>,
+    deaths: mpsc::UnboundedSender<Member>,
+    lives: Mutex<BTreeMap<Member, Process>>,
+}
+
+impl World {
+    /// Makes a cluster whose nodes keep their files below `root`, and starts it. Needs a
+    /// tokio runtime whose clock is paused.
+    pub async fn start(making: Making, root: &Path) -> Self {
+        let Making { seed, plan, temper, nodes } = making;
+        let clock = Clock::simulated(Timestamp::from_second(BEGINNING).expect("a time"));
+        let random = Mutex::new(fastrand::Rng::with_seed(seed));
+        let config = Config {
+            storage: Storage::Memory,
+            logs: None,
+            clock: orlop_apiserver::Clock::new(move || clock.now()),
+            entropy: Entropy::new(move || {
+                random.lock().unwrap_or_else(PoisonError::into_inner).u128(..)
+            }),
+        };
+        let server = ApiServer::open(config).await.expect("a store in memory opens");
+        let trace = Trace::begin();
+        let witness = Witness::new(server.store().clone(), trace.clone());
+        let driver = FakeDriver::new(temper, witness.clone());
+        let plan = Arc::new(plan);
+        let ledger = |member| Ledger::new(member, Arc::clone(&plan), seed, trace.clone());
+        let members = Member::all(nodes);
+        let places = members.iter().filter(|member| matches!(member, Member::Node(_)));
+        let places = places.map(|member| {
+            let name = member.to_string();
+            (*member, roles::NodePlace::make(root.join(&name), driver.serve_node(&name), &witness))
+        });
+        let (deaths, dead) = mpsc::unbounded_channel();
+        let inner = Inner {
+            nodes: places.collect(),
+            ledgers: members.iter().map(|member| (*member, ledger(*member))).collect(),
+            controller: driver.serve_controller(),
+            server,
+            trace,
+            witness,
+            driver,
+            clock,
+            deaths,
+            lives: Mutex::default(),
+        };
+        let world = Self { inner: Arc::new(inner) };
+        for member in members {
+            world.revive(member);
+        }
+        tokio::spawn(world.clone().supervise(dead));
+        world
+    }
+
+    /// A user of this cluster.
+    pub fn user(&self) -> User {
+        let client = kube::Client::new(self.inner.server.service(), "default");
+        User {
+            cluster: Cluster::new(client),
+            witness: self.inner.witness.clone(),
+            driver: self.inner.driver.clone(),
+        }
+    }
+
+    /// Who sees everything.
+    pub fn witness(&self) -> &Witness {
+        &self.inner.witness
+    }
+
+    /// What was called so far.
+    pub fn trace(&self) -> &Trace {
+        &self.inner.trace
+    }
+
+    /// The storage's driver.
+    pub fn driver(&self) -> &FakeDriver {
+        &self.inner.driver
+    }
+
+    /// How many calls each process made so far.
+    pub fn calls(&self) -> BTreeMap<Member, u64> {
+        self.inner.ledgers.iter().map(|(member, ledger)| (*member, ledger.calls())).collect()
+    }
+
+    async fn supervise(self, mut dead: mpsc::UnboundedReceiver<Member>) {
+        while let Some(member) = dead.recv().await {
+            let process = self.lives().remove(&member);
+            if let Some(process) = process {
+                process.kill();
+            }
+            let world = self.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(AWAY).await;
+                world.inner.trace.say(format!("{member} returns"));
+                world.revive(member);
+            });
+        }
+    }
+
+    fn revive(&self, member: Member) {
+        let inner = &self.inner;
+        let wire = Wire::new(inner.ledgers[&member].clone(), inner.deaths.clone());
+        let client = wire.client(inner.server.service(), inner.witness.clone());
+        let process = Process::new(client, inner.clock);
+        match member {
+            Member::Control => roles::control(&process),
+            Member::Scheduler => roles::scheduler(&process),
+            Member::Provisioner => roles::provisioner(&process, self.controller(&wire)),
+            Member::Attacher => roles::attacher(&process, self.controller(&wire)),
+            Member::Node(_) => inner.nodes[&member].start(&process, &wire, &member.to_string()),
+        }
+        self.lives().insert(member, process);
+    }
+
+    fn controller(&self, wire: &Wire) -> Driver {
+        Driver::in_memory(&self.inner.controller).with_gate(wire.gate())
+    }
+
+    fn lives(&self) -> std::sync::MutexGuard<'_, BTreeMap<Member, Process>> {
+        self.inner.lives.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
