@@ -1,0 +1,225 @@
+//! Which node a pod gets, and what is still missing before it can be placed there.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use orlop_model::{Claim, CsiNode, Node, Pod, Volume};
+
+use crate::{
+    NAME,
+    filter::{self, Tally},
+    ledger::Promise,
+    limits::{self, Attached},
+    reason::{Reason, Refusal},
+    volume_binding::{self, ClaimFacts, Plan, Sorted, Supply},
+};
+
+/// Everything that placing a pod looks at.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// The pod.
+    pub pod: Arc<Pod>,
+    /// Its claims.
+    pub claims: Vec<ClaimFacts>,
+    /// All nodes.
+    pub nodes: Vec<NodeFacts>,
+    /// What the pod was promised before.
+    pub promise: Option<Promise>,
+}
+
+/// A node, and what placing must know of it.
+#[derive(Debug, Clone, Default)]
+pub struct NodeFacts {
+    /// The node.
+    pub node: Arc<Node>,
+    /// Its drivers.
+    pub csi_node: Option<Arc<CsiNode>>,
+    /// What is taken.
+    pub tally: Tally,
+    /// Which volumes it has.
+    pub attached: Attached,
+}
+
+/// What shall be done about a pod.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision {
+    /// It is none of our business, or everything is done.
+    Leave,
+    /// Promise it this node; the next look tells the steps.
+    Promise {
+        /// The node.
+        node: String,
+        /// What its late claims get there.
+        plan: Plan,
+    },
+    /// Write these, then wait for its claims.
+    Prepare {
+        /// The node.
+        node: String,
+        /// In this order; none if everything is written.
+        steps: Vec<Step>,
+    },
+    /// Place it.
+    Place {
+        /// The node.
+        node: String,
+    },
+    /// What was promised can't be had any more: start again, not at once.
+    Reconsider,
+    /// No node will do.
+    Refuse(Refusal),
+}
+
+/// A write that a claim's binding starts with.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// The volume names the claim.
+    ReserveVolume {
+        /// The claim.
+        claim: Arc<Claim>,
+        /// The volume.
+        volume: Arc<Volume>,
+    },
+    /// The claim names the node, for the provisioner.
+    SelectNode {
+        /// The claim.
+        claim: Arc<Claim>,
+    },
+}
+
+/// Whether a pod waits for this scheduler.
+pub fn is_ours(pod: &Pod) -> bool {
+    !pod.is_placed()
+        && !pod.is_finished()
+        && !pod.metadata.is_deleting()
+        && matches!(pod.spec.scheduler_name.as_str(), "" | NAME)
+}
+
+/// Decides about a pod.
+pub fn decide(view: &View) -> Decision {
+    if !is_ours(&view.pod) {
+        return Decision::Leave;
+    }
+    let sorted = match volume_binding::sort(&view.pod, &view.claims) {
+        Ok(sorted) => sorted,
+        Err(_) if view.promise.is_some() => return Decision::Reconsider,
+        Err(unready) => return Decision::Refuse(Refusal::Claims(unready)),
+    };
+    match &view.promise {
+        Some(promise) if promise.placed => Decision::Leave,
+        Some(promise) => keep(view, &sorted, promise),
+        None => choose(view, &sorted),
+    }
+}
+
+/// Of the nodes that will do, the one with the fewest pods.
+fn choose(view: &View, sorted: &Sorted<'_>) -> Decision {
+    let brought = limits::brought(sorted);
+    let mut reasons = BTreeMap::new();
+    let mut best: Option<((i64, &str), Plan)> = None;
+    for facts in &view.nodes {
+        let name = facts.node.metadata.name.as_str();
+        match fit(view, sorted, &brought, facts) {
+            Ok(plan) => {
+                let rank = (facts.tally.pods, name);
+                if best.as_ref().is_none_or(|(least, _)| rank < *least) {
+                    best = Some((rank, plan));
+                }
+            }
+            Err(why) => {
+                reasons.insert(name.to_owned(), why);
+            }
+        }
+    }
+    match best {
+        Some(((_, node), plan)) => Decision::Promise {
+            node: node.to_owned(),
+            plan,
+        },
+        None => Decision::Refuse(Refusal::Nodes(reasons)),
+    }
+}
+
+fn fit(
+    view: &View,
+    sorted: &Sorted<'_>,
+    brought: &Attached,
+    facts: &NodeFacts,
+) -> Result<Plan, Vec<Reason>> {
+    let reasons = filter::check(&view.pod, &facts.node, &facts.tally);
+    if !reasons.is_empty() {
+        return Err(reasons);
+    }
+    let csi_node = facts.csi_node.as_deref();
+    limits::check(brought, &facts.attached, csi_node).map_err(|reason| vec![reason])?;
+    volume_binding::plan(sorted, &facts.node, csi_node)
+}
+
+/// What is missing of a promise.
+fn keep(view: &View, sorted: &Sorted<'_>, promise: &Promise) -> Decision {
+    let node = view
+        .nodes
+        .iter()
+        .find(|facts| facts.node.metadata.name == promise.node);
+    let Some(facts) = node.filter(|facts| facts.node.is_ready()) else {
+        return Decision::Reconsider;
+    };
+    let labels = &facts.node.metadata.labels;
+    let unreachable = |facts: &ClaimFacts| {
+        let volume = facts.volume.as_ref();
+        volume.is_none_or(|v| !v.reachable_from(&promise.node, labels))
+    };
+    if sorted.bound.iter().any(|(facts, _)| unreachable(facts)) {
+        return Decision::Reconsider;
+    }
+    if sorted.late.is_empty() {
+        return Decision::Place {
+            node: promise.node.clone(),
+        };
+    }
+    let mut steps = Vec::new();
+    for (facts, _) in &sorted.late {
+        match missing(facts, promise) {
+            Ok(step) => steps.extend(step),
+            Err(Broken) => return Decision::Reconsider,
+        }
+    }
+    // Volumes first: a claim that is told its node can't be taken back so easily.
+    steps.sort_by_key(|step| matches!(step, Step::SelectNode { .. }));
+    Decision::Prepare {
+        node: promise.node.clone(),
+        steps,
+    }
+}
+
+/// A promise that can't be kept.
+struct Broken;
+
+fn missing(facts: &ClaimFacts, promise: &Promise) -> Result<Option<Step>, Broken> {
+    let claim = facts.claim.clone().ok_or(Broken)?;
+    let planned = promise.plan.iter().find(|(key, _)| *key == facts.key);
+    let (_, supply) = planned.ok_or(Broken)?;
+    match supply {
+        Supply::Reserve(planned) => {
+            let name = &planned.metadata.name;
+            let mut now = facts.candidates.iter();
+            let volume = now.find(|v| v.metadata.name == *name).ok_or(Broken)?;
+            if exactly_reserved(volume, &claim) {
+                return Ok(None);
+            }
+            let volume = volume.clone();
+            Ok(Some(Step::ReserveVolume { claim, volume }))
+        }
+        Supply::Provision => match claim.selected_node() {
+            Some(node) if node == promise.node => Ok(None),
+            // Told once and not any more: the provisioner wants another node.
+            None if !promise.told.contains(&facts.key) => Ok(Some(Step::SelectNode { claim })),
+            Some(_) | None => Err(Broken),
+        },
+    }
+}
+
+/// Whether the volume names the very claim, uid included.
+fn exactly_reserved(volume: &Volume, claim: &Claim) -> bool {
+    let owner = volume.spec.claim_ref.as_ref();
+    volume.is_reserved_for(claim) && owner.is_some_and(|o| o.uid == claim.metadata.uid)
+}

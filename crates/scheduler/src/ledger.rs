@@ -1,0 +1,162 @@
+//! What is taken: by pods on nodes, and by pods that were promised a node.
+//!
+//! Kept in memory as pods come and go, so that placing one pod doesn't cost a look at all
+//! the others. It may be lost at any time: pods tell again where they are, and a promise
+//! that is forgotten is made again from what was written for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use orlop_model::{Key, Kind, Pod};
+
+use crate::{
+    filter::{Amounts, Tally},
+    volume_binding::{Plan, Supply},
+};
+
+/// A node, promised to a pod until the pod is placed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Promise {
+    /// The very pod.
+    pub uid: String,
+    /// The node.
+    pub node: String,
+    /// What its late claims get there.
+    pub plan: Plan,
+    /// Claims that were told their node. One of them without it was told to look elsewhere.
+    pub told: BTreeSet<Key>,
+    /// Whether the API server accepted the placement.
+    pub placed: bool,
+}
+
+#[derive(Debug)]
+struct Seat {
+    node: String,
+    amounts: Amounts,
+}
+
+/// What is taken.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    seats: BTreeMap<Key, Seat>,
+    tallies: BTreeMap<String, Tally>,
+    promises: BTreeMap<Key, Promise>,
+    promised_volumes: BTreeMap<String, Key>,
+}
+
+impl Ledger {
+    /// Takes in what a pod is now.
+    pub fn see(&mut self, pod: &Pod) {
+        let key = pod.key();
+        let stale = |promise: &Promise| promise.uid != pod.metadata.uid;
+        if pod.is_finished() {
+            self.forget(&key);
+        } else if pod.is_placed() {
+            self.break_promise(&key);
+            self.seat(&key, pod.spec.node_name.clone(), Amounts::of_pod(pod));
+        } else if self.promises.get(&key).is_some_and(stale) {
+            self.forget(&key);
+        }
+    }
+
+    /// The pod is gone.
+    pub fn forget(&mut self, key: &Key) {
+        self.break_promise(key);
+        self.unseat(key);
+    }
+
+    /// Promises a node to a pod.
+    pub fn promise(&mut self, pod: &Pod, node: String, plan: Plan) {
+        let key = pod.key();
+        self.break_promise(&key);
+        for (_, supply) in &plan {
+            if let Supply::Reserve(volume) = supply {
+                let name = volume.metadata.name.clone();
+                self.promised_volumes
+                    .entry(name)
+                    .or_insert_with(|| key.clone());
+            }
+        }
+        self.seat(&key, node.clone(), Amounts::of_pod(pod));
+        let promise = Promise {
+            uid: pod.metadata.uid.clone(),
+            node,
+            plan,
+            told: BTreeSet::new(),
+            placed: false,
+        };
+        self.promises.insert(key, promise);
+    }
+
+    /// Takes a promise back.
+    pub fn break_promise(&mut self, key: &Key) {
+        if self.promises.remove(key).is_some() {
+            self.promised_volumes.retain(|_, holder| holder != key);
+            self.unseat(key);
+        }
+    }
+
+    /// What a pod was promised.
+    pub fn promised(&self, key: &Key) -> Option<&Promise> {
+        self.promises.get(key)
+    }
+
+    /// A claim of the pod was told its node.
+    pub fn note_told(&mut self, pod: &Key, claim: &Key) {
+        if let Some(promise) = self.promises.get_mut(pod) {
+            promise.told.insert(claim.clone());
+        }
+    }
+
+    /// The API server accepted the pod's placement.
+    pub fn note_placed(&mut self, pod: &Key) {
+        if let Some(promise) = self.promises.get_mut(pod) {
+            promise.placed = true;
+        }
+    }
+
+    /// Whether a volume is promised to another pod.
+    pub fn is_promised_to_another(&self, volume: &str, pod: &Key) -> bool {
+        self.promised_volumes.get(volume).is_some_and(|p| p != pod)
+    }
+
+    /// Where, and how, a claim will be bound, as promised to another pod that uses it.
+    pub fn promised_claim(&self, claim: &Key, users: &[Key]) -> Option<(String, Supply)> {
+        users.iter().find_map(|user| {
+            let promise = self.promises.get(user)?;
+            let (_, supply) = promise.plan.iter().find(|(key, _)| key == claim)?;
+            Some((promise.node.clone(), supply.clone()))
+        })
+    }
+
+    /// The pods that were promised this node.
+    pub fn promised_to(&self, node: &str) -> Vec<Key> {
+        let on = self.promises.iter().filter(|(_, p)| p.node == node);
+        on.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// What is taken on a node.
+    pub fn tally(&self, node: &str) -> Tally {
+        self.tallies.get(node).cloned().unwrap_or_default()
+    }
+
+    fn seat(&mut self, key: &Key, node: String, amounts: Amounts) {
+        self.unseat(key);
+        let tally = self.tallies.entry(node.clone()).or_default();
+        tally.pods += 1;
+        tally.amounts.add(&amounts);
+        self.seats.insert(key.clone(), Seat { node, amounts });
+    }
+
+    fn unseat(&mut self, key: &Key) {
+        let Some(seat) = self.seats.remove(key) else {
+            return;
+        };
+        if let Some(tally) = self.tallies.get_mut(&seat.node) {
+            tally.pods -= 1;
+            tally.amounts.subtract(&seat.amounts);
+            if tally.pods == 0 {
+                self.tallies.remove(&seat.node);
+            }
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! The scheduler's shell: wakes, looks, asks `decide`, and carries the answer out.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use orlop_model::{
+    Claim, CsiDriver, CsiNode, CsiStorageCapacity, Key, Kind, Node, Pod, StorageClass, Volume,
+    VolumeAttachment, matching, pod, well_known,
+};
+use orlop_runtime::{
+    ApiError, Backoff, Cache, Change, Clock, Cluster, EventType, Index, Outcome, Patch, Process,
+    Queue, Recorder, work,
+};
+use serde_json::json;
+use tracing::{debug, warn};
+
+use crate::{
+    NAME,
+    assign::{self, Decision, NodeFacts, Step, View},
+    ledger::Ledger,
+    limits::Attached,
+    reason::Refusal,
+    volume_binding::{ClaimFacts, Supply},
+};
+
+/// How many pods are worked on at once. Decisions are made one at a time all the same;
+/// it is their writes that overlap.
+const AT_ONCE: usize = 16;
+/// After a write that came too late: the watch is about to tell.
+const SOON: Duration = Duration::from_millis(50);
+
+/// What needs a look.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Item {
+    Pod(Key),
+    /// All pods that no node would do for: one look for a burst of changes.
+    Refused,
+}
+
+#[derive(Clone)]
+struct Scheduler {
+    cluster: Cluster,
+    clock: Clock,
+    recorder: Recorder,
+    queue: Queue<Item>,
+    pods: Cache<Pod>,
+    nodes: Cache<Node>,
+    claims: Cache<Claim>,
+    volumes: Cache<Volume>,
+    classes: Cache<StorageClass>,
+    drivers: Cache<CsiDriver>,
+    csi_nodes: Cache<CsiNode>,
+    capacities: Cache<CsiStorageCapacity>,
+    attachments: Cache<VolumeAttachment>,
+    pods_by_claim: Index<Pod>,
+    pods_by_node: Index<Pod>,
+    free_volumes: Index<Volume>,
+    claimed_volumes: Index<Volume>,
+    capacities_by_class: Index<CsiStorageCapacity>,
+    attachments_by_node: Index<VolumeAttachment>,
+    ledger: Arc<Mutex<Ledger>>,
+    refused: Arc<Mutex<BTreeSet<Key>>>,
+}
+
+fn class_of(capacity: &CsiStorageCapacity) -> Vec<String> {
+    vec![capacity.storage_class_name.clone()]
+}
+
+fn node_of(attachment: &VolumeAttachment) -> Vec<String> {
+    vec![attachment.spec.node_name.clone()]
+}
+
+/// Starts the scheduler.
+pub fn start(process: &Process) {
+    let pods = process.cache::<Pod>();
+    let volumes = process.cache::<Volume>();
+    let capacities = process.cache::<CsiStorageCapacity>();
+    let attachments = process.cache::<VolumeAttachment>();
+    // The original's: a pod that failed is tried again after one to ten seconds.
+    let backoff = Backoff {
+        first: Duration::from_secs(1),
+        most: Duration::from_secs(10),
+    };
+    let scheduler = Scheduler {
+        cluster: process.cluster.clone(),
+        clock: process.clock,
+        recorder: process.recorder(NAME),
+        queue: Queue::new(backoff),
+        nodes: process.cache(),
+        claims: process.cache(),
+        classes: process.cache(),
+        drivers: process.cache(),
+        csi_nodes: process.cache(),
+        pods_by_claim: pods.index(pod::BY_CLAIM, pod::claims_used),
+        pods_by_node: pods.index(pod::BY_NODE, pod::node_used),
+        free_volumes: volumes.index(matching::FREE_BY_CLASS, matching::free_class),
+        claimed_volumes: volumes.index(matching::BY_CLAIMANT, matching::claimant),
+        capacities_by_class: capacities.index("scheduler/class", class_of),
+        attachments_by_node: attachments.index("scheduler/node", node_of),
+        ledger: Arc::default(),
+        refused: Arc::default(),
+        pods,
+        volumes,
+        capacities,
+        attachments,
+    };
+    process.spawn("scheduler", scheduler.run());
+}
+
+impl Scheduler {
+    async fn run(self) {
+        self.pods.synced().await;
+        self.nodes.synced().await;
+        self.claims.synced().await;
+        self.volumes.synced().await;
+        self.classes.synced().await;
+        self.drivers.synced().await;
+        self.csi_nodes.synced().await;
+        self.capacities.synced().await;
+        self.attachments.synced().await;
+        self.subscribe();
+        let queue = self.queue.clone();
+        work(queue, AT_ONCE, |item| self.turn(item)).await;
+    }
+
+    fn subscribe(&self) {
+        let role = self.clone();
+        self.pods.subscribe(move |change| role.pod_changed(change));
+        let role = self.clone();
+        self.claims
+            .subscribe(move |change| role.wake_users(&change.object().key()));
+        let role = self.clone();
+        self.volumes
+            .subscribe(move |change| match &change.object().spec.claim_ref {
+                Some(owner) => role.wake_users(&owner.key()),
+                None => role.wake_refused(),
+            });
+        let role = self.clone();
+        self.nodes.subscribe(move |change| {
+            if let Change::Applied {
+                old: Some(old),
+                new,
+            } = change
+            {
+                // Heartbeats change nothing that matters here.
+                let same = old.spec == new.spec
+                    && old.metadata.labels == new.metadata.labels
+                    && old.status.allocatable == new.status.allocatable
+                    && old.is_ready() == new.is_ready();
+                if same {
+                    return;
+                }
+            }
+            role.wake_refused();
+        });
+        let role = self.clone();
+        self.csi_nodes.subscribe(move |_| role.wake_refused());
+        let role = self.clone();
+        self.drivers.subscribe(move |_| role.wake_refused());
+        let role = self.clone();
+        self.classes.subscribe(move |_| role.wake_refused());
+        let role = self.clone();
+        self.capacities.subscribe(move |_| role.wake_refused());
+        let role = self.clone();
+        self.attachments.subscribe(move |change| {
+            if matches!(change, Change::Deleted(_)) {
+                role.wake_refused();
+            }
+        });
+    }
+
+    fn pod_changed(&self, change: &Change<'_, Pod>) {
+        let pod = change.object();
+        let key = pod.key();
+        match change {
+            Change::Deleted(_) => {
+                self.ledger().forget(&key);
+                self.refused().remove(&key);
+                self.wake_refused();
+            }
+            Change::Applied { old, .. } => {
+                self.ledger().see(pod);
+                let was_running = old.is_some_and(|o| o.is_placed() && !o.is_finished());
+                if was_running && pod.is_finished() {
+                    self.wake_refused();
+                }
+                let same = |o: &Pod| o.metadata.uid == pod.metadata.uid && o.spec == pod.spec;
+                if assign::is_ours(pod) && !old.is_some_and(|o| same(o)) {
+                    self.queue.add(Item::Pod(key));
+                }
+            }
+        }
+    }
+
+    fn wake_users(&self, claim: &Key) {
+        for pod in self.pods_by_claim.get(&claim.to_string()) {
+            if assign::is_ours(&pod) {
+                self.queue.add(Item::Pod(pod.key()));
+            }
+        }
+    }
+
+    fn wake_refused(&self) {
+        if !self.refused().is_empty() {
+            self.queue.add(Item::Refused);
+        }
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refused(&self) -> MutexGuard<'_, BTreeSet<Key>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn turn(&self, item: Item) -> Outcome {
+        match item {
+            Item::Refused => {
+                let refused = std::mem::take(&mut *self.refused());
+                for key in refused {
+                    self.queue.add(Item::Pod(key));
+                }
+                Outcome::Done
+            }
+            Item::Pod(key) => match self.pod_turn(&key).await {
+                Ok(outcome) => outcome,
+                Err(error) if error.is_conflict() || error.is_not_found() => {
+                    debug!(pod = %key, error = error.chain(), "the view was behind");
+                    Outcome::After(SOON)
+                }
+                Err(error) => {
+                    warn!(pod = %key, error = error.chain(), "a pod could not be placed yet");
+                    Outcome::Retry
+                }
+            },
+        }
+    }
+
+    async fn pod_turn(&self, key: &Key) -> Result<Outcome, ApiError> {
+        let Some(pod) = self.pods.get(key) else {
+            return Ok(Outcome::Done);
+        };
+        // No await until a promise stands: another pod's turn must see it.
+        let mut decision = assign::decide(&self.view(&pod));
+        if let Decision::Promise { node, plan } = decision {
+            self.ledger().promise(&pod, node, plan);
+            decision = assign::decide(&self.view(&pod));
+        }
+        debug!(pod = %key, ?decision, "decided");
+        match decision {
+            Decision::Leave => Ok(Outcome::Done),
+            Decision::Promise { .. } | Decision::Reconsider => {
+                self.ledger().break_promise(key);
+                Ok(Outcome::Retry)
+            }
+            Decision::Refuse(refusal) => {
+                self.refused().insert(key.clone());
+                self.refuse(&pod, &refusal).await?;
+                Ok(Outcome::Done)
+            }
+            Decision::Prepare { node, steps } => {
+                for step in steps {
+                    self.prepare(&pod, &node, step).await?;
+                }
+                Ok(Outcome::Done)
+            }
+            Decision::Place { node } => {
+                self.place(&pod, &node).await?;
+                Ok(Outcome::Done)
+            }
+        }
+    }
+
+    fn view(&self, pod: &Arc<Pod>) -> View {
+        let claims: Vec<ClaimFacts> = pod
+            .claims()
+            .map(|(volume, key)| {
+                let mut facts = self.claim_facts(pod, key);
+                facts.ephemeral = volume.ephemeral.is_some();
+                facts
+            })
+            .collect();
+        let nodes = self.nodes.all();
+        let nodes = nodes
+            .into_iter()
+            .map(|node| self.node_facts(node))
+            .collect();
+        let ledger = self.ledger();
+        let promise = ledger.promised(&pod.key());
+        View {
+            promise: promise.filter(|p| p.uid == pod.metadata.uid).cloned(),
+            pod: pod.clone(),
+            claims,
+            nodes,
+        }
+    }
+
+    fn claim_facts(&self, pod: &Pod, key: Key) -> ClaimFacts {
+        let Some(claim) = self.claims.get(&key) else {
+            return ClaimFacts {
+                key,
+                ..ClaimFacts::default()
+            };
+        };
+        let mut users = self.pods_by_claim.get(&key.to_string());
+        users.retain(|user| user.metadata.uid != pod.metadata.uid && !user.is_finished());
+        let user_keys: Vec<Key> = users.iter().map(|user| user.key()).collect();
+        let class = claim.class().and_then(|name| self.classes.named(name));
+        let driver = class
+            .as_ref()
+            .and_then(|c| self.drivers.named(&c.provisioner));
+        let ledger = self.ledger();
+        let mut facts = ClaimFacts {
+            volume: self.volumes.named(&claim.spec.volume_name),
+            used_by_another: users
+                .iter()
+                .any(|user| user.is_placed() || ledger.promised(&user.key()).is_some()),
+            class,
+            driver,
+            ..ClaimFacts::default()
+        };
+        if !claim.is_fully_bound() {
+            let class = claim.class().unwrap_or_default();
+            facts.promised = ledger.promised_claim(&key, &user_keys);
+            facts.candidates = self.claimed_volumes.get(&key.to_string());
+            let mut free = self.free_volumes.get(class);
+            // A volume that another user of this very claim was promised is this claim's too.
+            let mine = match &facts.promised {
+                Some((_, Supply::Reserve(volume))) => volume.metadata.name.clone(),
+                Some((_, Supply::Provision)) | None => String::new(),
+            };
+            let pod = pod.key();
+            free.retain(|v| {
+                let name = &v.metadata.name;
+                *name == mine || !ledger.is_promised_to_another(name, &pod)
+            });
+            facts.candidates.extend(free);
+            facts.capacities = self.capacities_by_class.get(class);
+        }
+        ClaimFacts {
+            claim: Some(claim),
+            key,
+            ..facts
+        }
+    }
+
+    fn node_facts(&self, node: Arc<Node>) -> NodeFacts {
+        let name = &node.metadata.name;
+        let csi_node = self.csi_nodes.named(name);
+        let limited = csi_node.as_ref().is_some_and(|n| {
+            let limit = |d: &orlop_model::driver::CsiNodeDriver| {
+                d.allocatable.as_ref().is_some_and(|a| a.count.is_some())
+            };
+            n.spec.drivers.iter().any(limit)
+        });
+        let tally = self.ledger().tally(name);
+        NodeFacts {
+            tally,
+            attached: match limited {
+                true => self.attached(name),
+                false => Attached::new(),
+            },
+            csi_node,
+            node,
+        }
+    }
+
+    /// The volumes on a node: those of its pods, of pods that it was promised to, and those
+    /// that are still attached from before.
+    fn attached(&self, node: &str) -> Attached {
+        let mut pods = self.pods_by_node.get(node);
+        pods.retain(|pod| !pod.is_finished());
+        let promised = self.ledger().promised_to(node);
+        pods.extend(promised.iter().filter_map(|key| self.pods.get(key)));
+        let mut attached = Attached::new();
+        let mut put = |driver: &str, volume: &str| {
+            let of_driver = attached.entry(driver.to_owned()).or_default();
+            of_driver.insert(volume.to_owned());
+        };
+        for (_, key) in pods.iter().flat_map(|pod| pod.claims()) {
+            let Some(claim) = self.claims.get(&key) else {
+                continue;
+            };
+            let volume = self.volumes.named(&claim.spec.volume_name);
+            match volume.as_ref().and_then(|v| v.spec.csi.as_ref()) {
+                Some(csi) => put(&csi.driver, &csi.volume_handle),
+                None => {
+                    if let Some(class) = claim.class().and_then(|c| self.classes.named(c)) {
+                        put(&class.provisioner, &key.to_string());
+                    }
+                }
+            }
+        }
+        for attachment in self.attachments_by_node.get(node) {
+            let volume = self.volumes.named(attachment.volume_name());
+            if let Some(csi) = volume.as_ref().and_then(|v| v.spec.csi.as_ref()) {
+                put(&csi.driver, &csi.volume_handle);
+            }
+        }
+        attached
+    }
+
+    async fn prepare(&self, pod: &Pod, node: &str, step: Step) -> Result<(), ApiError> {
+        match step {
+            Step::ReserveVolume { claim, volume } => {
+                let mut body = json!({"spec": {"claimRef": claim.reference()}});
+                if volume.spec.claim_ref.is_none() {
+                    body["metadata"]["annotations"][well_known::BOUND_BY_CONTROLLER] = json!("yes");
+                }
+                let patch = Patch::merge_on(&*volume, body);
+                let answer = self.cluster.patch(&volume.key(), &patch).await?;
+                self.volumes.absorb(answer);
+            }
+            Step::SelectNode { claim } => {
+                let body = json!({
+                    "metadata": {"annotations": {well_known::SELECTED_NODE: node}}
+                });
+                let patch = Patch::merge_on(&*claim, body);
+                let answer = self.cluster.patch(&claim.key(), &patch).await?;
+                self.ledger().note_told(&pod.key(), &claim.key());
+                self.claims.absorb(answer);
+            }
+        }
+        Ok(())
+    }
+
+    async fn place(&self, pod: &Pod, node: &str) -> Result<(), ApiError> {
+        let key = pod.key();
+        let placed = self.cluster.bind_pod(&key, &pod.metadata.uid, node).await;
+        match placed {
+            Ok(()) => {
+                self.ledger().note_placed(&key);
+                let message = format!("Successfully assigned {key} to {node}");
+                self.recorder
+                    .say(pod, EventType::Normal, "Scheduled", message);
+                Ok(())
+            }
+            // Placed already, or gone: the watch will tell which.
+            Err(error) if error.is_conflict() || error.is_not_found() => {
+                self.ledger().note_placed(&key);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn refuse(&self, pod: &Pod, refusal: &Refusal) -> Result<(), ApiError> {
+        let message = refusal.message(self.nodes.len());
+        self.recorder.say(
+            pod,
+            EventType::Warning,
+            "FailedScheduling",
+            message.as_str(),
+        );
+        let mut conditions = pod.status.conditions.iter();
+        let now = conditions.find(|c| c.type_ == "PodScheduled");
+        if now.is_some_and(|c| c.reason == "Unschedulable" && c.message == message) {
+            return Ok(());
+        }
+        let since = now.filter(|c| c.status == "False");
+        let since = since.and_then(|c| c.last_transition_time);
+        let patch = Patch::Strategic(json!({
+            "metadata": {"uid": pod.metadata.uid},
+            "status": {"conditions": [{
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": message,
+                "lastTransitionTime": since.unwrap_or_else(|| self.clock.now_seconds()),
+            }]},
+        }));
+        let answer = self.cluster.patch_status(&pod.key(), &patch).await?;
+        self.pods.absorb(answer);
+        Ok(())
+    }
+}
