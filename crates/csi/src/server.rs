@@ -22,20 +22,18 @@ use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::service::Routes;
-use tonic::transport::server::Connected;
+use tower::Layer as _;
 
 use crate::metrics::Metrics;
 use crate::{proto, registration};
 
+mod connections;
 mod socket;
 mod status;
 mod watch;
 
 pub use socket::{BindError, Socket};
 pub use status::{CsiError, answer, status};
-
-/// Calls that one connection may have under way.
-const CALLS_PER_CONNECTION: u32 = 256;
 
 /// Time for running calls to end at a stop; within a pod's usual 30 s.
 const GRACE: Duration = Duration::from_secs(20);
@@ -47,9 +45,9 @@ pub enum ServeError {
     /// The socket could not be listened at.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The transport failed.
-    #[error("the gRPC server failed")]
-    Transport(#[source] tonic::transport::Error),
+    /// The socket takes no connections any more.
+    #[error("could not accept connections")]
+    Accept(#[source] io::Error),
 }
 
 /// The services of one server. What is not added answers `UNIMPLEMENTED`.
@@ -151,7 +149,7 @@ impl Services {
     ) -> Result<(), ServeError>
     where
         I: Stream<Item = io::Result<C>>,
-        C: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+        C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let kill = CancellationToken::new();
         let _killed_at_the_latest_on_drop = kill.clone().drop_guard();
@@ -162,31 +160,24 @@ impl Services {
             running: running.clone(),
             kill: kill.clone(),
         };
+        let service = watch.layer(self.routes.prepare());
         let serve = async {
-            let stop = async {
-                shutdown.await;
-                stopping.cancel();
-            };
-            let outcome = tonic::transport::Server::builder()
-                .max_concurrent_streams(CALLS_PER_CONNECTION)
-                .layer(watch)
-                .add_routes(self.routes)
-                .serve_with_incoming_shutdown(incoming, stop)
-                .await;
+            let served = connections::serve(incoming, service, stopping.clone()).await;
             // Calls outlive callers that hung up.
             running.close();
             running.wait().await;
-            outcome
+            served.map_err(ServeError::Accept)
         };
-        let impatience = async {
-            stopping.cancelled().await;
+        let stop = async {
+            shutdown.await;
+            stopping.cancel();
             tokio::time::sleep(self.grace).await;
             kill.cancel();
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            outcome = serve => outcome.map_err(ServeError::Transport),
-            () = impatience => Ok(()),
+            outcome = serve => outcome,
+            () = stop => Ok(()),
         }
     }
 }
