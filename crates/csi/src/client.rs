@@ -5,7 +5,6 @@
 //! says what the caller may conclude. It never repeats a call by itself, and
 //! never shows a request's body.
 
-use std::error::Error as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +30,7 @@ mod reply;
 pub use call_error::{CallError, Retry};
 pub use connection::{EndpointError, socket_path};
 pub use deadlines::Deadlines;
+use deadlines::{timed, within};
 pub use gate::{CallSite, Gate, Passage};
 pub use info::{
     ControllerCapability, DriverInfo, GroupCapability, NodeCapability, PluginService,
@@ -42,10 +42,6 @@ const LARGEST_REPLY: usize = 64 * 1024 * 1024;
 
 /// The driver's name in metrics until it has told its own; the Go sidecars'.
 const NAMELESS: &str = "unknown-driver";
-
-/// The peer knows the deadline too. A grpc-go server resets the stream when it
-/// has passed, and may be ahead of our timer, which is coarse, by this much.
-const TIMER_SLACK: Duration = Duration::from_millis(5);
 
 /// Waits between probes of a driver that is not ready, first and longest. The
 /// socket of a driver that starts cannot be waited for in a better way: it may
@@ -390,37 +386,6 @@ impl<R: Streams> Replies<R> {
             }
         }
     }
-}
-
-fn timed<R>(request: R, deadline: Duration) -> tonic::Request<R> {
-    let mut request = tonic::Request::new(request);
-    request.set_timeout(deadline);
-    request
-}
-
-async fn within<T>(
-    allowed: Duration,
-    work: impl Future<Output = Result<T, Status>>,
-) -> Result<T, Status> {
-    let ends = Instant::now() + allowed;
-    match tokio::time::timeout_at(ends, work).await {
-        Ok(Err(status)) if is_reset(&status) && Instant::now() + TIMER_SLACK >= ends => {
-            Err(out_of_time())
-        }
-        Ok(outcome) => outcome,
-        Err(_) => Err(out_of_time()),
-    }
-}
-
-/// The peer has let go of the call without an answer.
-fn is_reset(status: &Status) -> bool {
-    status.code() == Code::Cancelled && status.source().is_some()
-}
-
-fn out_of_time() -> Status {
-    let mut status = Status::deadline_exceeded("");
-    status.set_source(Arc::new(tonic::TimeoutExpired(())));
-    status
 }
 
 #[cfg(test)]
