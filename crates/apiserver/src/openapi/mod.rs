@@ -16,8 +16,17 @@ use components::Dialect;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-/// Content type of [`v2_protobuf`], the only form Go clients ask v2 in.
-pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// Content type of [`v2_protobuf`].
+pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// Whether a client asks for [`v2_protobuf`]; Go clients ask for nothing else.
+///
+/// They spell the type with an `@`, which is no valid media type, and cannot
+/// read an answer that is spelled so.
+pub fn wants_v2_protobuf(accept: &str) -> bool {
+    accept.contains(V2_PROTOBUF)
+        || accept.contains("application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+}
 
 /// `/openapi/v2` as JSON.
 pub fn v2() -> Value {

@@ -132,3 +132,14 @@ fn varint(bytes: &mut &[u8]) -> u64 {
     }
     value
 }
+
+#[test]
+fn go_clients_get_protobuf_under_a_type_they_can_read() {
+    // What client-go sends, and what older ones did.
+    for version in ["v2@v1.0", "v2.v1.0"] {
+        let accept = format!("application/com.github.proto-openapi.spec.{version}+protobuf");
+        assert!(wants_v2_protobuf(&accept));
+    }
+    assert!(!wants_v2_protobuf("application/json"));
+    assert!(!V2_PROTOBUF.contains('@'));
+}
