@@ -120,28 +120,39 @@ impl LocalDriver {
 
     /// Identity and controller, over the pools of all nodes.
     pub fn controller_services(&self) -> Services {
-        let controller = controller::ControllerService::new(Arc::clone(&self.pools));
-        self.identity().controller(controller)
+        Services::new()
+            .identity(self.identity())
+            .controller(self.controller())
     }
 
     /// Identity and node, for one node.
     pub fn node_services(&self, node: &NodeName) -> Services {
-        self.identity().node(node::NodeService::new(
-            Arc::clone(&self.pools),
-            node.clone(),
-        ))
+        Services::new()
+            .identity(self.identity())
+            .node(self.node(node))
     }
 
     /// Everything on one endpoint, as a driver on a cluster's node has it.
     pub fn services(&self, node: &NodeName) -> Services {
-        self.controller_services().node(node::NodeService::new(
-            Arc::clone(&self.pools),
-            node.clone(),
-        ))
+        self.controller_services().node(self.node(node))
     }
 
-    fn identity(&self) -> Services {
-        Services::new().identity(IdentityService::new(Arc::clone(&self.pools)))
+    /// The identity service by itself.
+    #[must_use]
+    pub fn identity(&self) -> IdentityService {
+        IdentityService::new(Arc::clone(&self.pools))
+    }
+
+    /// The controller service by itself.
+    #[must_use]
+    pub fn controller(&self) -> controller::ControllerService {
+        controller::ControllerService::new(Arc::clone(&self.pools))
+    }
+
+    /// The node service of one node by itself.
+    #[must_use]
+    pub fn node(&self, node: &NodeName) -> node::NodeService {
+        node::NodeService::new(Arc::clone(&self.pools), node.clone())
     }
 }
 

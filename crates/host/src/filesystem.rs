@@ -3,9 +3,9 @@
 //! Never decides whether a device may be formatted: [`make`] destroys what is there, and its caller
 //! must know from a record of its own that nothing is.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -141,22 +141,76 @@ fn is_hole(file: &File) -> io::Result<bool> {
 /// Inode tables and the journal are zeroed lazily by the kernel, and nothing is discarded: on a
 /// fresh sparse image all of it is zero already.
 pub fn make(kind: FsKind, device: &Path) -> Result<(), MakeError> {
-    let device_arg = device.as_os_str();
+    run_mkfs(kind, device).map_err(MakeError::Program)?;
+    File::open(device).and_then(|file| file.sync_all()).map_err(MakeError::Sync)
+}
+
+/// Makes a file system in an image that is one hole, writing no more than it needs.
+///
+/// mkfs.ext4 syncs again and again, which takes most of its time. So it works in memory, and what
+/// is not zero is copied into the image and synced once: half the time, measured. mkfs.xfs is left
+/// to itself: in an image it gets its log's zeros from the file system, in memory it writes them.
+pub fn make_image(kind: FsKind, image: &Path) -> Result<(), MakeError> {
+    /// Up to here a new file system's own data is a few megabytes.
+    const LARGEST_IN_MEMORY: u64 = 64 << 30;
+    let target = OpenOptions::new().write(true).open(image).map_err(MakeError::Sync)?;
+    let size = target.metadata().map_err(MakeError::Sync)?.len();
+    if kind == FsKind::Xfs || size > LARGEST_IN_MEMORY {
+        return make(kind, image);
+    }
+    let memory = rustix::fs::memfd_create("mkfs", rustix::fs::MemfdFlags::CLOEXEC)
+        .map(File::from)
+        .map_err(|error| MakeError::Memory(error.into()))?;
+    memory.set_len(size).map_err(MakeError::Memory)?;
+    // Not /proc/self: mkfs is another process, and has no such descriptor.
+    let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
+    run_mkfs(kind, Path::new(&path)).map_err(MakeError::Program)?;
+    copy_data(&memory, &target, size).map_err(MakeError::Sync)?;
+    target.sync_all().map_err(MakeError::Sync)
+}
+
+fn run_mkfs(kind: FsKind, device: &Path) -> Result<(), ProgramError> {
+    let device = device.as_os_str();
     match kind {
         FsKind::Ext4 => {
             let extended = "lazy_itable_init=1,lazy_journal_init=1,nodiscard";
             let fixed = ["-q", "-F", "-m", "0", "-E", extended, "--"].map(AsRef::as_ref);
-            MKFS_EXT4.run(&[&fixed[..], &[device_arg]].concat())
+            MKFS_EXT4.run(&[&fixed[..], &[device]].concat())
         }
         FsKind::Xfs => {
             let fixed = ["-q", "-f", "-K", "--"].map(AsRef::as_ref);
-            MKFS_XFS.run(&[&fixed[..], &[device_arg]].concat())
+            MKFS_XFS.run(&[&fixed[..], &[device]].concat())
         }
     }
-    .map_err(MakeError::Program)?;
-    File::open(device)
-        .and_then(|file| file.sync_all())
-        .map_err(MakeError::Sync)
+}
+
+/// Copies what is not zero, leaving holes for the rest.
+fn copy_data(from: &File, to: &File, size: u64) -> io::Result<()> {
+    const BLOCK: usize = 4096;
+    const ZEROS: [u8; BLOCK] = [0; BLOCK];
+    let mut buffer = vec![0u8; 256 * BLOCK];
+    let mut at = 0;
+    while let Some(data) = next_data(from, at)? {
+        at = data / BLOCK as u64 * BLOCK as u64;
+        let want = usize::try_from(size - at).map_or(buffer.len(), |left| left.min(buffer.len()));
+        from.read_exact_at(&mut buffer[..want], at)?;
+        for (index, block) in buffer[..want].chunks(BLOCK).enumerate() {
+            if *block != ZEROS[..block.len()] {
+                to.write_all_at(block, at + (index * BLOCK) as u64)?;
+            }
+        }
+        at += want as u64;
+    }
+    Ok(())
+}
+
+/// Where the next data begins; none if the rest is a hole.
+fn next_data(file: &File, from: u64) -> io::Result<Option<u64>> {
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(from)) {
+        Ok(at) => Ok(Some(at)),
+        Err(rustix::io::Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Why a file system could not be made.
@@ -165,6 +219,9 @@ pub enum MakeError {
     /// mkfs failed.
     #[error("could not make the file system")]
     Program(#[source] ProgramError),
+    /// There was no memory to work in.
+    #[error("could not get memory to make the file system in")]
+    Memory(#[source] io::Error),
     /// It could not be written out.
     #[error("could not write the new file system to disk")]
     Sync(#[source] io::Error),

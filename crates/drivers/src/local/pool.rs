@@ -245,7 +245,8 @@ impl Pool {
     /// Replaces a blank volume's image by one with a file system.
     ///
     /// Each attempt works on a new file: a mkfs that outlives a killed driver can only spoil a file
-    /// that nobody will look at.
+    /// that nobody will look at. The new image's content is on disk when this returns; its name is
+    /// once the record that speaks of it has been written to the same directory.
     pub fn format(&self, record: &VolumeRecord, kind: FsKind) -> Result<(), FormatError> {
         let name = format!("{UNFINISHED_PREFIX}{}", Uuid::new_v4());
         let unfinished = self.volume(&record.id).join(name);
@@ -264,9 +265,8 @@ impl Pool {
     ) -> Result<(), FormatError> {
         let store = |what| move |source| FormatError::Store(StoreError::at(what)(source));
         new_image(unfinished, record.capacity_bytes).map_err(store("make the image"))?;
-        filesystem::make(kind, unfinished).map_err(FormatError::Make)?;
-        fs::rename(unfinished, self.image(&record.id)).map_err(store("put the image in place"))?;
-        durable::sync_directory(&self.volume(&record.id)).map_err(store("put the image in place"))
+        filesystem::make_image(kind, unfinished).map_err(FormatError::Make)?;
+        fs::rename(unfinished, self.image(&record.id)).map_err(store("put the image in place"))
     }
 
     /// What the node side is doing with a volume, as far as it holds in this boot.
@@ -345,14 +345,15 @@ fn image_name(id: &VolumeId) -> String {
     format!("{id}.img")
 }
 
+/// A sparse file. Not synced: its name is, with its directory, and [`Pool::open_image`] makes good
+/// for a size that a power cut took.
 fn new_image(path: &Path, bytes: u64) -> io::Result<()> {
     let image = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(FILE_MODE)
         .open(path)?;
-    image.set_len(bytes)?;
-    image.sync_all()
+    image.set_len(bytes)
 }
 
 fn make_directory(path: &Path) -> io::Result<()> {

@@ -211,6 +211,32 @@ fn each_file_system_is_made_mounted_grown_online_and_leaves_no_device() {
 }
 
 #[test]
+fn a_file_system_made_in_an_image_is_sound_and_takes_little_of_the_disk() {
+    if !is_root() {
+        return;
+    }
+    for kind in [FsKind::Ext4, FsKind::Xfs] {
+        let image = Image::new(1 << 30);
+        filesystem::make_image(kind, &image.path()).unwrap();
+        let taken = image.file.metadata().unwrap().blocks() * 512;
+        // XFS' log takes 64 MiB.
+        assert!(taken < 72 << 20, "{kind} takes {taken} bytes");
+        let (checker, arguments) = match kind {
+            FsKind::Ext4 => ("/usr/sbin/e2fsck", ["-fn", "--"]),
+            FsKind::Xfs => ("/usr/sbin/xfs_repair", ["-n", "-f"]),
+        };
+        let checked =
+            std::process::Command::new(checker).args(arguments).arg(image.path()).output().unwrap();
+        assert!(checked.status.success(), "{kind}: {checked:?}");
+        let device =
+            LoopDevice::attach(&image.file, Access::ReadWrite, Lifetime::LastClose).unwrap();
+        image.mount(kind, &device, Restrictions::default());
+        fs::write(image.dir.path().join("mnt/f"), vec![1; 10 << 20]).unwrap();
+        mount::unmount(&image.place()).unwrap();
+    }
+}
+
+#[test]
 fn a_read_only_mount_and_a_read_only_bind_refuse_writes() {
     if !is_root() {
         return;

@@ -119,7 +119,13 @@ pub(super) fn expand(
     let id = fields::volume_id(&request.volume_id)?;
     fields::path("volume_path", &request.volume_path)?;
     let id = here.find(id)?.record.id;
-    let path = fields::absolute("volume_path", &request.volume_path)?;
+    // A volume is at no path that we would not have followed.
+    let path = fields::absolute("volume_path", &request.volume_path).map_err(|_| {
+        ExpandError::NotThere {
+            id: id.clone(),
+            path: (&request.volume_path).into(),
+        }
+    })?;
     let _turn = here.pools.in_flight().begin(&id)?;
     let volume = here.find(id.as_str())?;
     let size = volume.record.capacity_bytes;

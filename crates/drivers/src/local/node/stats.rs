@@ -81,7 +81,13 @@ pub(super) fn stats(
     fields::path("volume_path", &request.volume_path)?;
     let volume = here.find(id)?;
     let id = volume.record.id.clone();
-    let path = fields::absolute("volume_path", &request.volume_path)?;
+    // A volume is at no path that we would not have followed.
+    let path = fields::absolute("volume_path", &request.volume_path).map_err(|_| {
+        StatsError::NotThere {
+            id: id.clone(),
+            path: (&request.volume_path).into(),
+        }
+    })?;
     let observe = |source| StatsError::Observe {
         id: id.clone(),
         source,
