@@ -39,8 +39,8 @@ use tokio::net::TcpListener;
 
 pub use crate::http::{ApiService, LogError, LogRequest, LogSource, LogStream};
 pub use pki::{Pki, PkiError, Tls};
-pub use registry::{Clock, Entropy};
 use registry::Registry;
+pub use registry::{Clock, Entropy};
 pub use store::Storage;
 use store::{OpenError, Store};
 
@@ -59,7 +59,12 @@ pub struct Config {
 impl Config {
     /// A server on this storage with the system's time and randomness.
     pub fn new(storage: Storage) -> Self {
-        Self { storage, logs: None, clock: Clock::default(), entropy: Entropy::default() }
+        Self {
+            storage,
+            logs: None,
+            clock: Clock::default(),
+            entropy: Entropy::default(),
+        }
     }
 }
 
@@ -85,7 +90,12 @@ pub struct ApiServer {
 impl ApiServer {
     /// Opens the store, reads it into memory and writes what every cluster has.
     pub async fn open(config: Config) -> Result<Self, StartError> {
-        let Config { storage, logs, clock, entropy } = config;
+        let Config {
+            storage,
+            logs,
+            clock,
+            entropy,
+        } = config;
         let store = match &storage {
             // No thread may be involved: the simulation runs on one.
             Storage::Memory => Store::open(&storage),
@@ -94,11 +104,21 @@ impl ApiServer {
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())),
         };
         let store = store.map_err(StartError::Store)?;
-        let registry = Registry { store, clock, entropy };
-        bootstrap::write(&registry).await.map_err(StartError::Bootstrap)?;
+        let registry = Registry {
+            store,
+            clock,
+            entropy,
+        };
+        bootstrap::write(&registry)
+            .await
+            .map_err(StartError::Bootstrap)?;
         let service = ApiService::new(registry.clone(), logs);
         let collector = tokio::spawn(collector::run(registry.clone()));
-        Ok(Self { registry, service, collector })
+        Ok(Self {
+            registry,
+            service,
+            collector,
+        })
     }
 
     /// The API as a tower service for this process: `kube::Client::new(server.service(), "default")`.

@@ -80,7 +80,10 @@ impl Pki {
     /// Reads the authority in this folder, or makes a new one.
     pub fn open(directory: &Path, now: Timestamp) -> Result<Self, PkiError> {
         let path = directory.join("ca.pem");
-        let failed = |source| PkiError::File { path: path.clone(), source };
+        let failed = |source| PkiError::File {
+            path: path.clone(),
+            source,
+        };
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -95,7 +98,10 @@ impl Pki {
             }
             Err(error) => return Err(failed(error)),
         };
-        let wrong = |source| PkiError::Authority { path: path.clone(), source };
+        let wrong = |source| PkiError::Authority {
+            path: path.clone(),
+            source,
+        };
         let begin = text
             .find("-----BEGIN CERTIFICATE-----")
             .ok_or_else(|| wrong("there is no certificate in it".into()))?;
@@ -103,7 +109,11 @@ impl Pki {
         let key = KeyPair::from_pem(&text[..begin]).map_err(|error| wrong(error.into()))?;
         let issuer = Issuer::from_ca_cert_pem(&certificate, key);
         let issuer = issuer.map_err(|error| wrong(error.into()))?;
-        Ok(Self { issuer, certificate, now })
+        Ok(Self {
+            issuer,
+            certificate,
+            now,
+        })
     }
 
     /// The authority's certificate as PEM.
@@ -114,7 +124,12 @@ impl Pki {
     /// TLS for a server that is reached under these names besides the local ones.
     pub fn tls(&self, names: &[String]) -> Result<Tls, PkiError> {
         let mut all: Vec<String> = LOCAL_NAMES.iter().map(ToString::to_string).collect();
-        all.extend(names.iter().filter(|name| !LOCAL_NAMES.contains(&name.as_str())).cloned());
+        all.extend(
+            names
+                .iter()
+                .filter(|name| !LOCAL_NAMES.contains(&name.as_str()))
+                .cloned(),
+        );
         let mut params = CertificateParams::new(all).map_err(PkiError::Sign)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let (chain, key) = self.sign(params, &[(DnType::CommonName, "orlop-apiserver")])?;
@@ -131,10 +146,11 @@ impl Pki {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         // Health checks come without a certificate; everything else is turned away later,
         // with an answer that says why.
-        let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider))
-            .allow_unauthenticated()
-            .build()
-            .map_err(|error| tls(error.into()))?;
+        let clients =
+            WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider))
+                .allow_unauthenticated()
+                .build()
+                .map_err(|error| tls(error.into()))?;
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| tls(error.into()))?
@@ -142,14 +158,19 @@ impl Pki {
             .with_single_cert(vec![chain], key)
             .map_err(|error| tls(error.into()))?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Tls { config: Arc::new(config) })
+        Ok(Tls {
+            config: Arc::new(config),
+        })
     }
 
     /// The text of a kubeconfig with a new administrator's certificate.
     pub fn kubeconfig(&self, server: &str) -> Result<String, PkiError> {
         let mut params = CertificateParams::new(Vec::new()).map_err(PkiError::Sign)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let name = [(DnType::OrganizationName, "system:masters"), (DnType::CommonName, "admin")];
+        let name = [
+            (DnType::OrganizationName, "system:masters"),
+            (DnType::CommonName, "admin"),
+        ];
         let (certificate, key) = self.sign(params, &name)?;
         let encode = |pem: &str| STANDARD.encode(pem);
         Ok(format!(
@@ -180,8 +201,10 @@ impl Pki {
     /// Writes a kubeconfig that only its owner can read, all of it or nothing.
     pub fn write_kubeconfig(&self, path: &Path, server: &str) -> Result<(), PkiError> {
         let text = self.kubeconfig(server)?;
-        write_private(path, text.as_bytes())
-            .map_err(|source| PkiError::File { path: path.to_owned(), source })
+        write_private(path, text.as_bytes()).map_err(|source| PkiError::File {
+            path: path.to_owned(),
+            source,
+        })
     }
 
     /// Signs a certificate for a new key; returns both as PEM.
@@ -198,7 +221,9 @@ impl Pki {
         params.use_authority_key_identifier_extension = true;
         valid_for(&mut params, self.now, LEAF_YEARS);
         let key = KeyPair::generate().map_err(PkiError::Sign)?;
-        let certificate = params.signed_by(&key, &self.issuer).map_err(PkiError::Sign)?;
+        let certificate = params
+            .signed_by(&key, &self.issuer)
+            .map_err(PkiError::Sign)?;
         Ok((certificate.pem(), key.serialize_pem()))
     }
 }
@@ -220,7 +245,9 @@ fn new_authority(now: Timestamp) -> Result<String, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, "orlop-ca");
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "orlop-ca");
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     valid_for(&mut params, now, AUTHORITY_YEARS);
     let key = KeyPair::generate()?;
@@ -248,7 +275,11 @@ fn write_private(path: &Path, contents: &[u8]) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&fresh)?;
     file.write_all(contents)?;
     file.sync_all()?;
     fs::rename(&fresh, path)?;
@@ -274,9 +305,15 @@ mod tests {
         assert_eq!(mode(&folder.join("ca.pem")), 0o600);
         let kubeconfig = directory.path().join("kubeconfig");
         fs::write(&kubeconfig, "old").unwrap();
-        second.write_kubeconfig(&kubeconfig, "https://127.0.0.1:1").unwrap();
+        second
+            .write_kubeconfig(&kubeconfig, "https://127.0.0.1:1")
+            .unwrap();
         assert_eq!(mode(&kubeconfig), 0o600);
-        assert!(fs::read_to_string(&kubeconfig).unwrap().contains("https://127.0.0.1:1"));
+        assert!(
+            fs::read_to_string(&kubeconfig)
+                .unwrap()
+                .contains("https://127.0.0.1:1")
+        );
     }
 
     #[test]
@@ -284,6 +321,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("ca.pem"), "something else").unwrap();
         let error = Pki::open(directory.path(), Timestamp::now()).unwrap_err();
-        assert!(error.to_string().ends_with("remove it to have a new one made"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .ends_with("remove it to have a new one made"),
+            "{error}"
+        );
     }
 }

@@ -27,7 +27,12 @@ pub struct Refusal {
 
 impl Refusal {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: Value::Null }
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: Value::Null,
+        }
     }
 
     fn about(mut self, kind: &KindInfo, name: &str) -> Self {
@@ -64,13 +69,15 @@ impl Refusal {
 
     /// The request contradicts the object's state.
     pub fn conflict(kind: &KindInfo, name: &str, why: impl fmt::Display) -> Self {
-        let message =
-            format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.resource());
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{name}\": {why}",
+            kind.resource()
+        );
         Self::new(StatusCode::CONFLICT, "Conflict", message).about(kind, name)
     }
 
     /// Server-side apply met fields of other managers.
-    pub fn apply_conflict(message: impl Into<String>, causes: Value) -> Self {
+    pub fn apply_conflict(message: impl Into<String>, causes: &[Value]) -> Self {
         let mut refusal = Self::new(StatusCode::CONFLICT, "Conflict", message);
         refusal.details = json!({ "causes": causes });
         refusal
@@ -142,13 +149,21 @@ impl Refusal {
             "the body of the request was in an unknown format - accepted media types include: \
              {accepted}"
         );
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            message,
+        )
     }
 
     /// The body is too long.
     pub fn too_large(limit: usize) -> Self {
         let message = format!("Request entity too large: limit is {limit}");
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            message,
+        )
     }
 
     /// The revision asked for is forgotten.
@@ -158,8 +173,7 @@ impl Refusal {
 
     /// The revision asked for doesn't exist yet.
     pub fn too_new(asked: u64, current: u64) -> Self {
-        let message =
-            format!("Timeout: Too large resource version: {asked}, current: {current}");
+        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let mut refusal = Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message);
         refusal.details = json!({
             "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
@@ -177,9 +191,11 @@ impl Refusal {
     /// The store refused a write for a reason that isn't about the object.
     pub fn store(error: &WriteError) -> Self {
         match error {
-            WriteError::Closed => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", error.to_string())
-            }
+            WriteError::Closed => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "ServiceUnavailable",
+                error.to_string(),
+            ),
             other => Self::internal(other),
         }
     }
@@ -233,7 +249,10 @@ impl fmt::Display for PreconditionMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Uid { wanted, found } => {
-                write!(f, "UID in precondition: {wanted}, UID in object meta: {found}")
+                write!(
+                    f,
+                    "UID in precondition: {wanted}, UID in object meta: {found}"
+                )
             }
             Self::ResourceVersion { wanted, found } => write!(
                 f,
@@ -276,18 +295,30 @@ pub enum Fault {
 impl FieldError {
     /// The field is missing.
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { field: field.into(), fault: Fault::Required, detail: detail.into() }
+        Self {
+            field: field.into(),
+            fault: Fault::Required,
+            detail: detail.into(),
+        }
     }
 
     /// The field's value is wrong.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: impl Into<String>) -> Self {
         let fault = Fault::Invalid(value.clone());
-        Self { field: field.into(), fault, detail: detail.into() }
+        Self {
+            field: field.into(),
+            fault,
+            detail: detail.into(),
+        }
     }
 
     /// The field may not be set or changed.
     pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { field: field.into(), fault: Fault::Forbidden, detail: detail.into() }
+        Self {
+            field: field.into(),
+            fault: Fault::Forbidden,
+            detail: detail.into(),
+        }
     }
 
     /// The field's value isn't one of a known few.
@@ -297,7 +328,11 @@ impl FieldError {
         supported: &'static [&'static str],
     ) -> Self {
         let fault = Fault::NotSupported(value.clone(), supported);
-        Self { field: field.into(), fault, detail: String::new() }
+        Self {
+            field: field.into(),
+            fault,
+            detail: String::new(),
+        }
     }
 
     fn reason(&self) -> &'static str {
@@ -318,15 +353,24 @@ impl FieldError {
             Fault::Invalid(value) => format!("Invalid value: {value}"),
             Fault::Forbidden => "Forbidden".to_owned(),
             Fault::NotSupported(value, supported) => {
-                let supported: Vec<String> =
-                    supported.iter().map(|value| format!("\"{value}\"")).collect();
-                format!("Unsupported value: {value}: supported values: {}", supported.join(", "))
+                let supported: Vec<String> = supported
+                    .iter()
+                    .map(|value| format!("\"{value}\""))
+                    .collect();
+                format!(
+                    "Unsupported value: {value}: supported values: {}",
+                    supported.join(", ")
+                )
             }
             Fault::Duplicate(value) => format!("Duplicate value: {value}"),
             Fault::NotFound(value) => format!("Not found: {value}"),
             Fault::TooLong(most) => format!("Too long: may not be more than {most} bytes"),
         };
-        if self.detail.is_empty() { what } else { format!("{what}: {}", self.detail) }
+        if self.detail.is_empty() {
+            what
+        } else {
+            format!("{what}: {}", self.detail)
+        }
     }
 
     fn cause(&self) -> Value {

@@ -53,7 +53,8 @@ pub(crate) async fn run(
         };
         match accepted {
             Ok((stream, _)) => {
-                let connection = connection(service.clone(), acceptor.clone(), stream, stopping.clone());
+                let connection =
+                    connection(service.clone(), acceptor.clone(), stream, stopping.clone());
                 let cut = cut.clone();
                 connections.spawn(async move { cut.run_until_cancelled(connection).await });
             }
@@ -66,7 +67,10 @@ pub(crate) async fn run(
     drop(listener);
     stopping.cancel();
     connections.close();
-    if tokio::time::timeout(FAREWELL, connections.wait()).await.is_err() {
+    if tokio::time::timeout(FAREWELL, connections.wait())
+        .await
+        .is_err()
+    {
         cut.cancel();
         connections.wait().await;
     }
@@ -88,7 +92,11 @@ async fn connection(
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
     // The handshake has checked that the authority signed it.
-    let known = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
+    let known = stream
+        .get_ref()
+        .1
+        .peer_certificates()
+        .is_some_and(|chain| !chain.is_empty());
     let service = service_fn(move |request: Request<Incoming>| {
         let mut service = service.clone();
         async move {
@@ -100,8 +108,14 @@ async fn connection(
         }
     });
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_PER_CONNECTION);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_PER_CONNECTION);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let ended = tokio::select! {

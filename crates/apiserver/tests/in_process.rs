@@ -498,7 +498,7 @@ async fn an_old_watch_is_told_to_start_over_and_an_idle_one_how_far_it_has_seen(
         Some(WatchEvent::Added(_))
     ));
     // The window is bounded in bytes too: few large writes push the first one out.
-    for at in 0..200 {
+    for at in 0..150 {
         let note =
             Patch::Merge(json!({ "data": { "k": format!("{at}{}", "x".repeat(128 << 10)) } }));
         maps.patch("m", &PatchParams::default(), &note)

@@ -6,8 +6,12 @@ use serde_json::Value;
 use crate::refusal::FieldError;
 use crate::registry::text;
 
-pub(super) const ACCESS_MODES: &[&str] =
-    &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+pub(super) const ACCESS_MODES: &[&str] = &[
+    "ReadOnlyMany",
+    "ReadWriteMany",
+    "ReadWriteOnce",
+    "ReadWriteOncePod",
+];
 pub(super) const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
 
 pub(super) fn validate(claim: &Value) -> Vec<FieldError> {
@@ -21,9 +25,15 @@ pub(super) fn validate(claim: &Value) -> Vec<FieldError> {
         errors.extend(size_error("spec.resources[storage]", storage));
     }
     if let Some(mode) = spec.get("volumeMode")
-        && !mode.as_str().is_some_and(|mode| VOLUME_MODES.contains(&mode))
+        && !mode
+            .as_str()
+            .is_some_and(|mode| VOLUME_MODES.contains(&mode))
     {
-        errors.push(FieldError::not_supported("spec.volumeMode", mode, VOLUME_MODES));
+        errors.push(FieldError::not_supported(
+            "spec.volumeMode",
+            mode,
+            VOLUME_MODES,
+        ));
     }
     errors.extend(source_errors(spec));
     errors
@@ -34,11 +44,18 @@ pub(super) fn access_mode_errors(modes: &Value) -> Vec<FieldError> {
     let field = "spec.accessModes";
     let all = modes.as_array().map_or(&[][..], Vec::as_slice);
     if all.is_empty() {
-        return vec![FieldError::required(field, "at least 1 access mode is required")];
+        return vec![FieldError::required(
+            field,
+            "at least 1 access mode is required",
+        )];
     }
     let mut errors: Vec<FieldError> = all
         .iter()
-        .filter(|mode| !mode.as_str().is_some_and(|mode| ACCESS_MODES.contains(&mode)))
+        .filter(|mode| {
+            !mode
+                .as_str()
+                .is_some_and(|mode| ACCESS_MODES.contains(&mode))
+        })
         .map(|mode| FieldError::not_supported(field, mode, ACCESS_MODES))
         .collect();
     if all.len() > 1 && all.iter().any(|mode| mode == "ReadWriteOncePod") {
@@ -52,13 +69,21 @@ pub(super) fn access_mode_errors(modes: &Value) -> Vec<FieldError> {
 pub(super) fn size_error(field: &str, size: &Value) -> Option<FieldError> {
     let parsed = match size {
         Value::String(text) => text.parse::<Quantity>().map_err(|error| error.to_string()),
-        Value::Number(number) => number.to_string().parse().map_err(|_| "not a size".to_owned()),
+        Value::Number(number) => number
+            .to_string()
+            .parse()
+            .map_err(|_| "not a size".to_owned()),
         _ => Err("quantities must match the regular expression \
-            '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".to_owned()),
+            '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            .to_owned()),
     };
     match parsed {
         Ok(quantity) if quantity.value() > 0 => None,
-        Ok(_) => Some(FieldError::invalid(field, size, "must be greater than zero")),
+        Ok(_) => Some(FieldError::invalid(
+            field,
+            size,
+            "must be greater than zero",
+        )),
         Err(detail) => Some(FieldError::invalid(field, size, detail)),
     }
 }
@@ -66,7 +91,9 @@ pub(super) fn size_error(field: &str, size: &Value) -> Option<FieldError> {
 fn source_errors(spec: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for field in ["dataSource", "dataSourceRef"] {
-        let Some(source) = spec.get(field) else { continue };
+        let Some(source) = spec.get(field) else {
+            continue;
+        };
         for part in ["kind", "name"] {
             if text(source, &format!("/{part}")).is_empty() {
                 errors.push(FieldError::required(format!("spec.{field}.{part}"), ""));
@@ -75,7 +102,11 @@ fn source_errors(spec: &Value) -> Vec<FieldError> {
         let core = text(source, "/apiGroup").is_empty();
         if core && text(source, "/kind") != "PersistentVolumeClaim" {
             let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
-            errors.push(FieldError::invalid(format!("spec.{field}"), &source["kind"], detail));
+            errors.push(FieldError::invalid(
+                format!("spec.{field}"),
+                &source["kind"],
+                detail,
+            ));
         }
     }
     errors
@@ -97,15 +128,17 @@ pub(super) fn validate_change(before: &Value, after: &Value) -> Vec<FieldError> 
     if old.get("storageClassName").is_none() && !bound {
         put(&mut frozen, "storageClassName", None);
     }
-    put(&mut frozen, "volumeAttributesClassName", old.get("volumeAttributesClassName"));
+    put(
+        &mut frozen,
+        "volumeAttributesClassName",
+        old.get("volumeAttributesClassName"),
+    );
     let requests = |spec: &Value| spec["resources"].get("requests").cloned();
-    if bound || requests(old) == requests(new) {
-        if let Some(resources) = frozen["resources"].as_object_mut() {
-            match requests(old) {
-                Some(requests) => resources.insert("requests".to_owned(), requests),
-                None => resources.remove("requests"),
-            };
-        }
+    if bound && let Some(resources) = frozen["resources"].as_object_mut() {
+        match requests(old) {
+            Some(requests) => resources.insert("requests".to_owned(), requests),
+            None => resources.remove("requests"),
+        };
     }
     if frozen != *old {
         let detail = "spec is immutable after creation except resources.requests and \
@@ -119,13 +152,18 @@ pub(super) fn validate_change(before: &Value, after: &Value) -> Vec<FieldError> 
     // A failed expansion may be taken back, but never below what is there.
     if asked < had && (capacity.is_none() || asked < capacity) {
         let detail = "field can not be less than status.capacity";
-        errors.push(FieldError::forbidden("spec.resources.requests.storage", detail));
+        errors.push(FieldError::forbidden(
+            "spec.resources.requests.storage",
+            detail,
+        ));
     }
     errors
 }
 
 fn put(spec: &mut Value, field: &str, value: Option<&Value>) {
-    let Some(fields) = spec.as_object_mut() else { return };
+    let Some(fields) = spec.as_object_mut() else {
+        return;
+    };
     match value {
         Some(value) => fields.insert(field.to_owned(), value.clone()),
         None => fields.remove(field),
@@ -171,8 +209,10 @@ mod tests {
         wrong["spec"]["accessModes"] = json!(["RWO"]);
         assert_eq!(
             texts(&validate(&wrong)),
-            ["spec.accessModes: Unsupported value: \"RWO\": supported values: \"ReadOnlyMany\", \
-              \"ReadWriteMany\", \"ReadWriteOnce\", \"ReadWriteOncePod\""]
+            [
+                "spec.accessModes: Unsupported value: \"RWO\": supported values: \"ReadOnlyMany\", \
+              \"ReadWriteMany\", \"ReadWriteOnce\", \"ReadWriteOncePod\""
+            ]
         );
     }
 
@@ -198,7 +238,9 @@ mod tests {
         smaller["spec"]["resources"]["requests"]["storage"] = json!("1Mi");
         assert_eq!(
             texts(&validate_change(&bound, &smaller)),
-            ["spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"]
+            [
+                "spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"
+            ]
         );
     }
 

@@ -1,6 +1,6 @@
 //! Storage classes: their own rules, the default class and who may grow a claim.
 
-use orlop_model::Quantity;
+use orlop_model::{Quantity, well_known};
 use serde_json::{Value, json};
 
 use crate::refusal::{FieldError, Refusal};
@@ -9,14 +9,13 @@ use crate::store::{Key, State};
 
 const RESOURCE: &str = "storageclasses.storage.k8s.io";
 const IS_DEFAULT: [&str; 2] = [
-    "storageclass.kubernetes.io/is-default-class",
-    "storageclass.beta.kubernetes.io/is-default-class",
+    well_known::IS_DEFAULT_CLASS,
+    well_known::BETA_IS_DEFAULT_CLASS,
 ];
-const BETA_CLASS: &str = "/metadata/annotations/volume.beta.kubernetes.io~1storage-class";
 
 /// DefaultStorageClass: a claim without a class gets the newest default one.
 pub(super) fn set_default_class(state: &State, claim: &mut Value) {
-    if claim["spec"].get("storageClassName").is_some() || claim.pointer(BETA_CLASS).is_some() {
+    if claim["spec"].get("storageClassName").is_some() || beta_class(claim).is_some() {
         return;
     }
     let newest = state
@@ -26,7 +25,9 @@ pub(super) fn set_default_class(state: &State, claim: &mut Value) {
         .max_by(|(left_name, left), (right_name, right)| {
             let created = |class| text(class, "/metadata/creationTimestamp").to_owned();
             // Of two of the same second, the first by name is taken.
-            created(left).cmp(&created(right)).then(right_name.cmp(left_name))
+            created(left)
+                .cmp(&created(right))
+                .then(right_name.cmp(left_name))
         });
     if let Some((name, _)) = newest {
         claim["spec"]["storageClassName"] = (&**name).into();
@@ -40,10 +41,11 @@ fn is_default(class: &Value) -> bool {
 
 /// The class of a claim; the old annotation wins over the field.
 fn class_of(claim: &Value) -> &str {
-    match text(claim, BETA_CLASS) {
-        "" => text(claim, "/spec/storageClassName"),
-        annotated => annotated,
-    }
+    beta_class(claim).unwrap_or_else(|| text(claim, "/spec/storageClassName"))
+}
+
+fn beta_class(claim: &Value) -> Option<&str> {
+    claim["metadata"]["annotations"][well_known::BETA_STORAGE_CLASS].as_str()
 }
 
 /// PersistentVolumeClaimResize: only bound claims of a class that allows it may grow.
@@ -89,16 +91,27 @@ pub(super) fn validate(class: &Value) -> Vec<FieldError> {
         errors.push(FieldError::required("provisioner", ""));
     }
     let reclaim = &class["reclaimPolicy"];
-    if !reclaim.as_str().is_some_and(|policy| RECLAIM.contains(&policy)) {
+    if !reclaim
+        .as_str()
+        .is_some_and(|policy| RECLAIM.contains(&policy))
+    {
         errors.push(FieldError::not_supported("reclaimPolicy", reclaim, RECLAIM));
     }
     let binding = &class["volumeBindingMode"];
     if !binding.as_str().is_some_and(|mode| BINDING.contains(&mode)) {
-        errors.push(FieldError::not_supported("volumeBindingMode", binding, BINDING));
+        errors.push(FieldError::not_supported(
+            "volumeBindingMode",
+            binding,
+            BINDING,
+        ));
     }
     for (key, value) in class["parameters"].as_object().into_iter().flatten() {
         if key.is_empty() {
-            errors.push(FieldError::invalid("parameters", &json!(key), "field can not be empty."));
+            errors.push(FieldError::invalid(
+                "parameters",
+                &json!(key),
+                "field can not be empty.",
+            ));
         }
         if !value.is_string() {
             errors.push(FieldError::invalid("parameters", value, "must be a string"));
@@ -111,12 +124,19 @@ pub(super) fn validate_change(before: &Value, after: &Value) -> Vec<FieldError> 
     let mut errors = Vec::new();
     for field in ["parameters", "provisioner", "reclaimPolicy"] {
         if before[field] != after[field] {
-            errors.push(FieldError::forbidden(field, format!("updates to {field} are forbidden.")));
+            errors.push(FieldError::forbidden(
+                field,
+                format!("updates to {field} are forbidden."),
+            ));
         }
     }
     if before["volumeBindingMode"] != after["volumeBindingMode"] {
         let mode = &after["volumeBindingMode"];
-        errors.push(FieldError::invalid("volumeBindingMode", mode, "field is immutable"));
+        errors.push(FieldError::invalid(
+            "volumeBindingMode",
+            mode,
+            "field is immutable",
+        ));
     }
     errors
 }

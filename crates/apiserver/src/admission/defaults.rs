@@ -28,7 +28,9 @@ pub(crate) fn defaults(kind: &KindInfo, object: &mut Value) {
         ("", "Secret") => secret(object),
         ("", "Namespace") => {
             let name = object["metadata"]["name"].clone();
-            let labels = metadata(object).entry("labels").or_insert_with(|| json!({}));
+            let labels = metadata(object)
+                .entry("labels")
+                .or_insert_with(|| json!({}));
             labels["kubernetes.io/metadata.name"] = name;
         }
         ("", "Pod") => pod(section(object, "spec")),
@@ -60,13 +62,19 @@ fn driver(spec: &mut Fields) {
 /// `stringData` is a way to write `data` and isn't kept.
 fn secret(object: &mut Value) {
     use base64::Engine as _;
-    let Some(fields) = object.as_object_mut() else { return };
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
     set(fields, "type", "Opaque");
-    let Some(Value::Object(plain)) = fields.remove("stringData") else { return };
+    let Some(Value::Object(plain)) = fields.remove("stringData") else {
+        return;
+    };
     let data = fields.entry("data").or_insert_with(|| json!({}));
     for (key, value) in plain {
         let text = value.as_str().unwrap_or("");
-        data[key] = base64::engine::general_purpose::STANDARD.encode(text).into();
+        data[key] = base64::engine::general_purpose::STANDARD
+            .encode(text)
+            .into();
     }
 }
 
@@ -81,12 +89,20 @@ fn pod(spec: &mut Fields) {
     set(spec, "priority", 0);
     for list in ["initContainers", "containers"] {
         let containers = spec.get_mut(list).and_then(Value::as_array_mut);
-        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+        for container in containers
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
             self::container(container);
         }
     }
     let volumes = spec.get_mut("volumes").and_then(Value::as_array_mut);
-    for volume in volumes.into_iter().flatten().filter_map(Value::as_object_mut) {
+    for volume in volumes
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+    {
         self::volume(volume);
     }
 }
@@ -99,13 +115,19 @@ fn container(container: &mut Fields) {
     // No tag, or the tag `latest`, means that the image may have changed.
     let name = image.rsplit('/').next().unwrap_or("");
     let moving = !name.contains('@') && name.split_once(':').is_none_or(|(_, tag)| tag == "latest");
-    set(container, "imagePullPolicy", if moving { "Always" } else { "IfNotPresent" });
+    set(
+        container,
+        "imagePullPolicy",
+        if moving { "Always" } else { "IfNotPresent" },
+    );
     let ports = container.get_mut("ports").and_then(Value::as_array_mut);
     for port in ports.into_iter().flatten().filter_map(Value::as_object_mut) {
         set(port, "protocol", "TCP");
     }
     // What is limited is asked for, unless less is asked for.
-    let resources = container.get_mut("resources").and_then(Value::as_object_mut);
+    let resources = container
+        .get_mut("resources")
+        .and_then(Value::as_object_mut);
     if let Some(resources) = resources
         && let Some(Value::Object(limits)) = resources.get("limits").cloned()
     {
@@ -136,9 +158,14 @@ fn volume(volume: &mut Fields) {
     if let Some(spec) = template.and_then(Value::as_object_mut) {
         set(spec, "volumeMode", "Filesystem");
     }
-    let sources = volume.get_mut("projected").and_then(|projected| projected.get_mut("sources"));
+    let sources = volume
+        .get_mut("projected")
+        .and_then(|projected| projected.get_mut("sources"));
     for source in sources.and_then(Value::as_array_mut).into_iter().flatten() {
-        if let Some(token) = source.get_mut("serviceAccountToken").and_then(Value::as_object_mut) {
+        if let Some(token) = source
+            .get_mut("serviceAccountToken")
+            .and_then(Value::as_object_mut)
+        {
             set(token, "expirationSeconds", 3600);
         }
     }

@@ -12,9 +12,9 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let metadata = &object["metadata"];
     for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
-        errors.extend(key_fault(key).map(|fault| {
-            FieldError::invalid("metadata.labels", &json!(key), fault)
-        }));
+        errors.extend(
+            key_fault(key).map(|fault| FieldError::invalid("metadata.labels", &json!(key), fault)),
+        );
         match value.as_str() {
             Some(text) if label_value_is_good(text) => {}
             _ => errors.push(FieldError::invalid("metadata.labels", value, LABEL_VALUE)),
@@ -23,11 +23,16 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
     let mut annotations = 0;
     for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
         annotations += key.len() + value.as_str().map_or(0, str::len);
-        errors.extend(key_fault(&key.to_lowercase()).map(|fault| {
-            FieldError::invalid("metadata.annotations", &json!(key), fault)
-        }));
+        errors.extend(
+            key_fault(&key.to_lowercase())
+                .map(|fault| FieldError::invalid("metadata.annotations", &json!(key), fault)),
+        );
         if !value.is_string() {
-            errors.push(FieldError::invalid("metadata.annotations", value, "must be a string"));
+            errors.push(FieldError::invalid(
+                "metadata.annotations",
+                value,
+                "must be a string",
+            ));
         }
     }
     if annotations > ANNOTATIONS_LIMIT {
@@ -38,9 +43,15 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
         });
     }
     for finalizer in metadata["finalizers"].as_array().into_iter().flatten() {
-        let good = finalizer.as_str().is_some_and(|name| key_fault(name).is_none());
+        let good = finalizer
+            .as_str()
+            .is_some_and(|name| key_fault(name).is_none());
         if !good {
-            errors.push(FieldError::invalid("metadata.finalizers", finalizer, QUALIFIED_NAME));
+            errors.push(FieldError::invalid(
+                "metadata.finalizers",
+                finalizer,
+                QUALIFIED_NAME,
+            ));
         }
     }
     errors.extend(owner_errors(metadata));
@@ -54,7 +65,11 @@ fn owner_errors(metadata: &Value) -> Vec<FieldError> {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if owner[field].as_str().unwrap_or("").is_empty() {
                 let path = format!("metadata.ownerReferences.{field}");
-                errors.push(FieldError::invalid(path, &owner[field], "must not be empty"));
+                errors.push(FieldError::invalid(
+                    path,
+                    &owner[field],
+                    "must not be empty",
+                ));
             }
         }
         controllers += usize::from(owner["controller"] == true);
@@ -73,11 +88,17 @@ pub(super) fn validate_change(before: &Value, after: &Value) -> Vec<FieldError> 
     let deleting = !text(before, "/metadata/deletionTimestamp").is_empty();
     let finalizers = |object: &Value| -> Vec<String> {
         let all = object["metadata"]["finalizers"].as_array();
-        all.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        all.into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect()
     };
     let had = finalizers(before);
-    let new: Vec<String> =
-        finalizers(after).into_iter().filter(|one| !had.contains(one)).collect();
+    let new: Vec<String> = finalizers(after)
+        .into_iter()
+        .filter(|one| !had.contains(one))
+        .collect();
     if !deleting || new.is_empty() {
         return Vec::new();
     }
@@ -136,7 +157,9 @@ fn label_value_is_good(value: &str) -> bool {
 
 fn word_is_good(word: &str) -> bool {
     let bytes = word.as_bytes();
-    bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+    bytes
+        .iter()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
         && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
         && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
 }
@@ -147,7 +170,12 @@ mod tests {
 
     #[test]
     fn keys_and_values_are_judged_as_the_original_does() {
-        for good in ["a", "A.b_c-d", "example.com/x", "kubernetes.io/pvc-protection"] {
+        for good in [
+            "a",
+            "A.b_c-d",
+            "example.com/x",
+            "kubernetes.io/pvc-protection",
+        ] {
             assert_eq!(key_fault(good), None, "{good}");
         }
         for bad in ["", "/x", "x/", "a b", "-a", "EXAMPLE.com/x", "a/b/c"] {
@@ -164,6 +192,9 @@ mod tests {
         assert_eq!(validate_change(&before, &after), []);
         after["metadata"]["finalizers"] = json!(["a.b/c", "d.e/f"]);
         let text = validate_change(&before, &after)[0].to_string();
-        assert!(text.ends_with("found new finalizers []string{\"d.e/f\"}"), "{text}");
+        assert!(
+            text.ends_with("found new finalizers []string{\"d.e/f\"}"),
+            "{text}"
+        );
     }
 }

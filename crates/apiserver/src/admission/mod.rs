@@ -12,6 +12,7 @@ mod pods;
 mod storage;
 mod volumes;
 
+use orlop_model::well_known;
 use serde_json::Value;
 
 use crate::kinds::KindInfo;
@@ -33,13 +34,16 @@ pub(crate) fn admit_create(
     match (target.kind.group, target.kind.kind) {
         ("", "PersistentVolumeClaim") => {
             classes::set_default_class(state, object);
-            storage::protect(object, "kubernetes.io/pvc-protection");
+            storage::protect(object, well_known::PVC_PROTECTION);
         }
-        ("", "PersistentVolume") => storage::protect(object, "kubernetes.io/pv-protection"),
+        ("", "PersistentVolume") => storage::protect(object, well_known::PV_PROTECTION),
         ("storage.k8s.io", "VolumeAttributesClass") => {
             storage::protect(object, "kubernetes.io/vac-protection");
         }
-        ("", "Pod") => pods::set_service_account(object),
+        ("", "Pod") => {
+            pods::set_service_account(object);
+            pods::tolerate_absence(object);
+        }
         _ => {}
     }
     Ok(())
@@ -53,7 +57,9 @@ pub(crate) fn admit_update(
     (before, after): (&Value, &Value),
 ) -> Result<(), Refusal> {
     match (target.kind.kind, part) {
-        ("PersistentVolumeClaim", Part::Main) => classes::admit_resize(state, target, before, after),
+        ("PersistentVolumeClaim", Part::Main) => {
+            classes::admit_resize(state, target, before, after)
+        }
         _ => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use orlop_model::Quantity;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::refusal::{Fault, FieldError};
 use crate::registry::{DNS_LABEL, section, text};
@@ -11,10 +11,45 @@ use crate::registry::{DNS_LABEL, section, text};
 /// ServiceAccount: every pod runs as one.
 pub(super) fn set_service_account(pod: &mut Value) {
     let spec = section(pod, "spec");
-    let name = spec.get("serviceAccountName").and_then(Value::as_str).unwrap_or("");
-    let name = if name.is_empty() { "default".to_owned() } else { name.to_owned() };
+    let name = spec
+        .get("serviceAccountName")
+        .and_then(Value::as_str)
+        .unwrap_or("");
+    let name = if name.is_empty() {
+        "default".to_owned()
+    } else {
+        name.to_owned()
+    };
     spec.insert("serviceAccountName".to_owned(), name.as_str().into());
     spec.insert("serviceAccount".to_owned(), name.into());
+}
+
+/// How long a pod stays on a node that has gone.
+const EVICTION_DELAY: i64 = 300;
+
+/// DefaultTolerationSeconds: a pod outlasts a short absence of its node.
+pub(super) fn tolerate_absence(pod: &mut Value) {
+    let tolerations = section(pod, "spec")
+        .entry("tolerations")
+        .or_insert_with(|| json!([]));
+    let Some(all) = tolerations.as_array_mut() else {
+        return;
+    };
+    for key in [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ] {
+        let told = all.iter().any(|one| {
+            (text(one, "/key").is_empty() || text(one, "/key") == key)
+                && matches!(text(one, "/effect"), "" | "NoExecute")
+        });
+        if !told {
+            all.push(json!({
+                "key": key, "operator": "Exists", "effect": "NoExecute",
+                "tolerationSeconds": EVICTION_DELAY,
+            }));
+        }
+    }
 }
 
 /// The quality-of-service class, from the resources of all containers.
@@ -25,12 +60,19 @@ pub(crate) fn qos_class(pod: &Value) -> &'static str {
         .flat_map(|list| pod["spec"][list].as_array().into_iter().flatten())
         .collect();
     let amount = |container: &Value, list: &str, resource: &str| {
-        let amount = container["resources"][list][resource].as_str()?.parse::<Quantity>().ok()?;
+        let amount = container["resources"][list][resource]
+            .as_str()?
+            .parse::<Quantity>()
+            .ok()?;
         (amount.value() > 0).then_some(amount)
     };
     let resources = ["cpu", "memory"];
     let any = |list: &str| {
-        let has = |container: &&Value| resources.iter().any(|name| amount(container, list, name).is_some());
+        let has = |container: &&Value| {
+            resources
+                .iter()
+                .any(|name| amount(container, list, name).is_some())
+        };
         containers.iter().any(has)
     };
     if !any("requests") && !any("limits") {
@@ -39,10 +81,15 @@ pub(crate) fn qos_class(pod: &Value) -> &'static str {
     let guaranteed = containers.iter().all(|container| {
         resources.iter().all(|name| {
             let limit = amount(container, "limits", name);
-            limit.is_some() && (amount(container, "requests", name).is_none_or(|r| Some(r) == limit))
+            limit.is_some()
+                && (amount(container, "requests", name).is_none_or(|r| Some(r) == limit))
         })
     });
-    if guaranteed { "Guaranteed" } else { "Burstable" }
+    if guaranteed {
+        "Guaranteed"
+    } else {
+        "Burstable"
+    }
 }
 
 const RESTART: &[&str] = &["Always", "Never", "OnFailure"];
@@ -83,8 +130,15 @@ pub(super) fn validate(pod: &Value) -> Vec<FieldError> {
         }
     }
     let policy = &spec["restartPolicy"];
-    if !policy.as_str().is_some_and(|policy| RESTART.contains(&policy)) {
-        errors.push(FieldError::not_supported("spec.restartPolicy", policy, RESTART));
+    if !policy
+        .as_str()
+        .is_some_and(|policy| RESTART.contains(&policy))
+    {
+        errors.push(FieldError::not_supported(
+            "spec.restartPolicy",
+            policy,
+            RESTART,
+        ));
     }
     errors
 }
@@ -100,7 +154,11 @@ fn mount_errors(path: &str, container: &Value, volumes: &BTreeSet<&str>) -> Vec<
             Some(known) if volumes.contains(known) => {}
             Some(_) => {
                 let fault = Fault::NotFound(name.clone());
-                errors.push(FieldError { field, fault, detail: String::new() });
+                errors.push(FieldError {
+                    field,
+                    fault,
+                    detail: String::new(),
+                });
             }
         }
         let field = format!("{path}.volumeMounts[{at}].mountPath");
@@ -121,14 +179,18 @@ fn items<'v>(object: &'v Value, list: &str) -> impl Iterator<Item = (usize, &'v 
 fn label_error(field: &str, name: &Value) -> Option<FieldError> {
     match name.as_str() {
         None | Some("") => Some(FieldError::required(field, "")),
-        Some(given) => {
-            DNS_LABEL.fault(given).map(|fault| FieldError::invalid(field, name, fault))
-        }
+        Some(given) => DNS_LABEL
+            .fault(given)
+            .map(|fault| FieldError::invalid(field, name, fault)),
     }
 }
 
 fn duplicate(field: String, value: &Value) -> FieldError {
-    FieldError { field, fault: Fault::Duplicate(value.clone()), detail: String::new() }
+    FieldError {
+        field,
+        fault: Fault::Duplicate(value.clone()),
+        detail: String::new(),
+    }
 }
 
 /// A pod's spec is fixed but for its images, its deadline and added tolerations.
@@ -144,17 +206,36 @@ pub(super) fn validate_change(before: &Value, after: &Value) -> Vec<FieldError> 
             frozen[list][at]["image"] = old[list][at]["image"].clone();
         }
     }
-    for field in ["activeDeadlineSeconds", "ephemeralContainers", "schedulingGates"] {
+    for field in [
+        "activeDeadlineSeconds",
+        "ephemeralContainers",
+        "schedulingGates",
+    ] {
         put(&mut frozen, field, old.get(field));
     }
-    let kept = |toleration: &Value| frozen["tolerations"].as_array().is_some_and(|all| all.contains(toleration));
-    if old["tolerations"].as_array().into_iter().flatten().all(kept) {
+    let kept = |toleration: &Value| {
+        frozen["tolerations"]
+            .as_array()
+            .is_some_and(|all| all.contains(toleration))
+    };
+    if old["tolerations"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .all(kept)
+    {
         put(&mut frozen, "tolerations", old.get("tolerations"));
     }
-    if old["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0)
+    if old["terminationGracePeriodSeconds"]
+        .as_i64()
+        .is_some_and(|seconds| seconds < 0)
         && frozen["terminationGracePeriodSeconds"] == 1
     {
-        put(&mut frozen, "terminationGracePeriodSeconds", old.get("terminationGracePeriodSeconds"));
+        put(
+            &mut frozen,
+            "terminationGracePeriodSeconds",
+            old.get("terminationGracePeriodSeconds"),
+        );
     }
     if frozen == *old {
         return Vec::new();
@@ -169,7 +250,9 @@ pub(super) fn validate_change(before: &Value, after: &Value) -> Vec<FieldError> 
 }
 
 fn put(spec: &mut Value, field: &str, value: Option<&Value>) {
-    let Some(fields) = spec.as_object_mut() else { return };
+    let Some(fields) = spec.as_object_mut() else {
+        return;
+    };
     match value {
         Some(value) => fields.insert(field.to_owned(), value.clone()),
         None => fields.remove(field),
@@ -178,8 +261,6 @@ fn put(spec: &mut Value, field: &str, value: Option<&Value>) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn pod() -> Value {

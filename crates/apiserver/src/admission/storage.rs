@@ -10,7 +10,9 @@ use crate::registry::{metadata, text};
 
 /// StorageObjectInUseProtection: new objects carry the finalizer that keeps them while in use.
 pub(super) fn protect(object: &mut Value, finalizer: &str) {
-    let finalizers = metadata(object).entry("finalizers").or_insert_with(|| json!([]));
+    let finalizers = metadata(object)
+        .entry("finalizers")
+        .or_insert_with(|| json!([]));
     if let Some(all) = finalizers.as_array_mut()
         && !all.iter().any(|one| one == finalizer)
     {
@@ -43,16 +45,28 @@ pub(super) fn validate_attachment_change(before: &Value, after: &Value) -> Vec<F
     if before["spec"] == after["spec"] {
         return Vec::new();
     }
-    vec![FieldError::invalid("spec", &after["spec"], "field is immutable")]
+    vec![FieldError::invalid(
+        "spec",
+        &after["spec"],
+        "field is immutable",
+    )]
 }
 
 pub(super) fn validate_node(node: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut seen = BTreeSet::new();
-    for (at, driver) in node["spec"]["drivers"].as_array().into_iter().flatten().enumerate() {
+    for (at, driver) in node["spec"]["drivers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
         for field in ["name", "nodeID"] {
             if text(driver, &format!("/{field}")).is_empty() {
-                errors.push(FieldError::required(format!("spec.drivers[{at}].{field}"), ""));
+                errors.push(FieldError::required(
+                    format!("spec.drivers[{at}].{field}"),
+                    "",
+                ));
             }
         }
         if !seen.insert(text(driver, "/name")) {

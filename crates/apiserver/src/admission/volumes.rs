@@ -28,14 +28,23 @@ pub(super) fn validate(volume: &Value) -> Vec<FieldError> {
         Some(size) => errors.extend(claims::size_error("spec.capacity[storage]", size)),
     }
     let policy = &spec["persistentVolumeReclaimPolicy"];
-    if !policy.as_str().is_some_and(|policy| RECLAIM.contains(&policy)) {
+    if !policy
+        .as_str()
+        .is_some_and(|policy| RECLAIM.contains(&policy))
+    {
         let field = "spec.persistentVolumeReclaimPolicy";
         errors.push(FieldError::not_supported(field, policy, RECLAIM));
     }
     if let Some(mode) = spec.get("volumeMode")
-        && !mode.as_str().is_some_and(|mode| claims::VOLUME_MODES.contains(&mode))
+        && !mode
+            .as_str()
+            .is_some_and(|mode| claims::VOLUME_MODES.contains(&mode))
     {
-        errors.push(FieldError::not_supported("spec.volumeMode", mode, claims::VOLUME_MODES));
+        errors.push(FieldError::not_supported(
+            "spec.volumeMode",
+            mode,
+            claims::VOLUME_MODES,
+        ));
     }
     let sources = sources(spec);
     match sources.len() {
@@ -43,7 +52,10 @@ pub(super) fn validate(volume: &Value) -> Vec<FieldError> {
         1 => {}
         _ => {
             let field = format!("spec.{}", sources[1]);
-            errors.push(FieldError::forbidden(field, "may not specify more than 1 volume type"));
+            errors.push(FieldError::forbidden(
+                field,
+                "may not specify more than 1 volume type",
+            ));
         }
     }
     if let Some(csi) = spec.get("csi") {
@@ -62,13 +74,20 @@ pub(super) fn validate(volume: &Value) -> Vec<FieldError> {
 
 fn sources(spec: &Value) -> Vec<&str> {
     let fields = spec.as_object().into_iter().flatten();
-    fields.map(|(name, _)| name.as_str()).filter(|name| !NOT_SOURCES.contains(name)).collect()
+    fields
+        .map(|(name, _)| name.as_str())
+        .filter(|name| !NOT_SOURCES.contains(name))
+        .collect()
 }
 
 pub(super) fn validate_change(before: &Value, after: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let (old, new) = (&before["spec"], &after["spec"]);
-    if sources(old).iter().chain(&sources(new)).any(|source| changed(source, old, new)) {
+    if sources(old)
+        .iter()
+        .chain(&sources(new))
+        .any(|source| changed(source, old, new))
+    {
         errors.push(FieldError::forbidden(
             "spec.persistentvolumesource",
             "spec.persistentvolumesource is immutable after creation",
@@ -76,12 +95,20 @@ pub(super) fn validate_change(before: &Value, after: &Value) -> Vec<FieldError> 
     }
     if old["volumeMode"] != new["volumeMode"] {
         let mode = &new["volumeMode"];
-        errors.push(FieldError::invalid("spec.volumeMode", mode, "field is immutable"));
+        errors.push(FieldError::invalid(
+            "spec.volumeMode",
+            mode,
+            "field is immutable",
+        ));
     }
     // An affinity may be added, but a volume doesn't move.
     if !old["nodeAffinity"].is_null() && old["nodeAffinity"] != new["nodeAffinity"] {
         let affinity = &new["nodeAffinity"];
-        errors.push(FieldError::invalid("spec.nodeAffinity", affinity, "field is immutable"));
+        errors.push(FieldError::invalid(
+            "spec.nodeAffinity",
+            affinity,
+            "field is immutable",
+        ));
     }
     errors
 }

@@ -20,6 +20,7 @@ use crate::refusal::Refusal;
 use crate::registry::{
     DeleteOptions, FOREGROUND, ORPHAN, Part, Registry, Target, WriteOptions, resource_of, text,
 };
+use crate::schema::FieldValidation;
 use crate::store::{Event, Key, State, Stored};
 
 /// How long an event is kept after it was last seen.
@@ -72,13 +73,8 @@ fn due(state: &State, seen: Option<u64>) -> (BTreeSet<Task>, u64) {
         match events {
             Some(events) => events.for_each(|event| tasks.extend(tasks_of_event(state, event))),
             None => {
-                for (namespace, name, object) in state.list(resource, None) {
-                    let key = Key {
-                        resource: Arc::clone(resource),
-                        namespace: Arc::clone(namespace),
-                        name: Arc::clone(name),
-                    };
-                    tasks.extend(tasks_of_object(&key, object));
+                for (key, object) in state.entries(resource, None) {
+                    tasks.extend(tasks_of_object(&key, &object));
                 }
             }
         }
@@ -112,15 +108,26 @@ fn tasks_of_event(state: &State, event: &Event) -> Vec<Task> {
         let mut tasks = tasks_of_object(&event.key, &event.object);
         tasks.extend(leaving_owners(state, event));
         if event.object.meta.deleting {
-            tasks.extend(state.dependents(&event.object.meta.uid).cloned().map(Task::Dependent));
+            tasks.extend(
+                state
+                    .dependents(&event.object.meta.uid)
+                    .cloned()
+                    .map(Task::Dependent),
+            );
         }
         return tasks;
     }
-    let mut tasks: Vec<Task> =
-        state.dependents(&event.object.meta.uid).cloned().map(Task::Dependent).collect();
+    let mut tasks: Vec<Task> = state
+        .dependents(&event.object.meta.uid)
+        .cloned()
+        .map(Task::Dependent)
+        .collect();
     tasks.extend(leaving_owners(state, event));
     let namespace = Key::new("namespaces", "", &event.key.namespace);
-    if state.get(&namespace).is_some_and(|namespace| namespace.meta.deleting) {
+    if state
+        .get(&namespace)
+        .is_some_and(|namespace| namespace.meta.deleting)
+    {
         tasks.push(Task::Namespace(Arc::clone(&event.key.namespace)));
     }
     tasks
@@ -140,14 +147,24 @@ fn leaving_owners(state: &State, event: &Event) -> Vec<Task> {
 }
 
 fn references(object: &Value) -> impl Iterator<Item = &Value> {
-    object["metadata"]["ownerReferences"].as_array().into_iter().flatten()
+    object["metadata"]["ownerReferences"]
+        .as_array()
+        .into_iter()
+        .flatten()
 }
 
 /// Where an owner is stored; none if its kind isn't served.
 fn owner_key(dependent: &Key, reference: &Value) -> Option<(Key, &'static KindInfo)> {
     let kind = kinds::by_kind(text(reference, "/apiVersion"), text(reference, "/kind"))?;
-    let namespace = if kind.namespaced { &*dependent.namespace } else { "" };
-    Some((Key::new(&resource_of(kind), namespace, text(reference, "/name")), kind))
+    let namespace = if kind.namespaced {
+        &*dependent.namespace
+    } else {
+        ""
+    };
+    Some((
+        Key::new(&resource_of(kind), namespace, text(reference, "/name")),
+        kind,
+    ))
 }
 
 async fn carry_out(registry: &Registry, task: &Task) -> Result<(), Refusal> {
@@ -164,17 +181,30 @@ async fn carry_out(registry: &Registry, task: &Task) -> Result<(), Refusal> {
 }
 
 fn target(key: &Key) -> Option<Target> {
-    let kind = kinds::all().iter().find(|kind| kind.resource() == *key.resource)?;
-    Some(Target { kind, namespace: key.namespace.to_string(), name: key.name.to_string() })
+    let kind = kinds::all()
+        .iter()
+        .find(|kind| kind.resource() == *key.resource)?;
+    Some(Target {
+        kind,
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+    })
 }
 
 fn options() -> WriteOptions {
-    WriteOptions { dry_run: false, manager: "orlop-collector".to_owned() }
+    WriteOptions {
+        dry_run: false,
+        validation: FieldValidation::Ignore,
+        manager: "orlop-collector".to_owned(),
+    }
 }
 
 /// Deletes an object only if it is still the one that was decided on.
 fn exactly(object: &Stored) -> DeleteOptions {
-    DeleteOptions { uid: Some(object.meta.uid.to_string()), ..Default::default() }
+    DeleteOptions {
+        uid: Some(object.meta.uid.to_string()),
+        ..Default::default()
+    }
 }
 
 async fn dependent(registry: &Registry, key: &Key) -> Result<(), Refusal> {
@@ -206,7 +236,9 @@ async fn dependent(registry: &Registry, key: &Key) -> Result<(), Refusal> {
 }
 
 fn owner_state(state: &State, dependent: &Key, reference: &Value) -> Owner {
-    let Some((key, _)) = owner_key(dependent, reference) else { return Owner::Unknown };
+    let Some((key, _)) = owner_key(dependent, reference) else {
+        return Owner::Unknown;
+    };
     match state.get(&key) {
         Some(owner) if *owner.meta.uid == *text(reference, "/uid") => {
             if owner.meta.deleting && has_finalizer(&owner.value(), FOREGROUND) {
@@ -235,7 +267,9 @@ async fn owner(registry: &Registry, key: &Key) -> Result<(), Refusal> {
     if has_finalizer(&object, ORPHAN) {
         let uids = [uid.to_owned()];
         for dependent in dependents {
-            let Some(target) = self::target(&dependent) else { continue };
+            let Some(target) = self::target(&dependent) else {
+                continue;
+            };
             let edit = |current: &Value| Ok(owners::without_owners(current, &uids));
             match registry.change(&target, Part::Main, &options(), edit).await {
                 Err(refusal) if refusal.reason != "NotFound" => return Err(refusal),
@@ -249,17 +283,24 @@ async fn owner(registry: &Registry, key: &Key) -> Result<(), Refusal> {
     }
     let blocked = {
         let state = registry.store.read();
-        dependents.iter().filter_map(|key| state.get(key)).any(|dependent| {
-            let dependent = dependent.value();
-            references(&dependent).any(|reference| {
-                text(reference, "/uid") == uid && reference["blockOwnerDeletion"] == true
+        dependents
+            .iter()
+            .filter_map(|key| state.get(key))
+            .any(|dependent| {
+                let dependent = dependent.value();
+                references(&dependent).any(|reference| {
+                    text(reference, "/uid") == uid && reference["blockOwnerDeletion"] == true
+                })
             })
-        })
     };
     for key in &dependents {
         carry_out_dependent(registry, key).await?;
     }
-    if blocked { Ok(()) } else { drop_finalizer(registry, &target, FOREGROUND).await }
+    if blocked {
+        Ok(())
+    } else {
+        drop_finalizer(registry, &target, FOREGROUND).await
+    }
 }
 
 async fn carry_out_dependent(registry: &Registry, key: &Key) -> Result<(), Refusal> {
@@ -301,10 +342,19 @@ async fn namespace(registry: &Registry, name: &str) -> Result<(), Refusal> {
         });
         let of_kind = |kind: &'static KindInfo| {
             let resource = kind.resource();
-            let objects = state.list(&resource, Some(name)).map(move |(_, object, stored)| {
-                let (namespace, name) = (name.to_owned(), object.to_string());
-                (Target { kind, namespace, name }, Arc::clone(stored))
-            });
+            let objects = state
+                .list(&resource, Some(name))
+                .map(move |(_, object, stored)| {
+                    let (namespace, name) = (name.to_owned(), object.to_string());
+                    (
+                        Target {
+                            kind,
+                            namespace,
+                            name,
+                        },
+                        Arc::clone(stored),
+                    )
+                });
             objects.collect::<Vec<_>>()
         };
         kinds.flat_map(of_kind).collect()
@@ -337,11 +387,17 @@ async fn namespace(registry: &Registry, name: &str) -> Result<(), Refusal> {
         }
         Ok(freed)
     };
-    registry.change(&target, Part::Finalize, &options(), edit).await
+    registry
+        .change(&target, Part::Finalize, &options(), edit)
+        .await
 }
 
 async fn ensure_service_account(registry: &Registry, namespace: &str) -> Result<(), Refusal> {
-    if registry.store.get(&Key::new("serviceaccounts", namespace, "default")).is_some() {
+    if registry
+        .store
+        .get(&Key::new("serviceaccounts", namespace, "default"))
+        .is_some()
+    {
         return Ok(());
     }
     let kind = kinds::find("", "v1", "serviceaccounts").ok_or_else(Refusal::no_such_path)?;
@@ -360,7 +416,9 @@ async fn forget_old_events(registry: &Registry) {
         let events = state.list("events", None).map(|(namespace, name, event)| {
             (Key::new("events", namespace, name), Arc::clone(event))
         });
-        events.filter(|(_, event)| now.duration_since(last_seen(&event.value())) > EVENT_LIFE).collect()
+        events
+            .filter(|(_, event)| now.duration_since(last_seen(&event.value())) > EVENT_LIFE)
+            .collect()
     };
     for (key, event) in old {
         let Some(target) = target(&key) else { continue };
@@ -371,9 +429,14 @@ async fn forget_old_events(registry: &Registry) {
 }
 
 fn last_seen(event: &Value) -> Timestamp {
-    ["/lastTimestamp", "/series/lastObservedTime", "/eventTime", "/metadata/creationTimestamp"]
-        .iter()
-        .filter_map(|pointer| text(event, pointer).parse().ok())
-        .max()
-        .unwrap_or(Timestamp::MIN)
+    [
+        "/lastTimestamp",
+        "/series/lastObservedTime",
+        "/eventTime",
+        "/metadata/creationTimestamp",
+    ]
+    .iter()
+    .filter_map(|pointer| text(event, pointer).parse().ok())
+    .max()
+    .unwrap_or(Timestamp::MIN)
 }

@@ -39,8 +39,14 @@ pub(super) fn decide(owners: &[(&Value, Owner)]) -> Verdict {
         return Verdict::Delete;
     }
     let gone = owners.iter().filter(|(_, owner)| *owner == Owner::Absent);
-    let uids: Vec<String> = gone.map(|(reference, _)| text(reference, "/uid").to_owned()).collect();
-    if uids.is_empty() { Verdict::Keep } else { Verdict::Release { uids } }
+    let uids: Vec<String> = gone
+        .map(|(reference, _)| text(reference, "/uid").to_owned())
+        .collect();
+    if uids.is_empty() {
+        Verdict::Keep
+    } else {
+        Verdict::Release { uids }
+    }
 }
 
 /// The object without its references to these owners.
@@ -66,7 +72,9 @@ mod tests {
         assert_eq!(decide(&[(&a, Absent)]), Verdict::Delete);
         assert_eq!(decide(&[(&a, Waiting)]), Verdict::Delete);
         assert_eq!(decide(&[(&a, Absent), (&b, Waiting)]), Verdict::Delete);
-        let release = Verdict::Release { uids: vec!["a".to_owned()] };
+        let release = Verdict::Release {
+            uids: vec!["a".to_owned()],
+        };
         assert_eq!(decide(&[(&a, Absent), (&b, Present)]), release);
         assert_eq!(decide(&[(&a, Absent), (&b, Unknown)]), release);
         assert_eq!(decide(&[(&a, Unknown)]), Verdict::Keep);

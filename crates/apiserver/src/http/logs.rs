@@ -68,7 +68,9 @@ impl Api {
         query: &Query,
     ) -> Result<Response<Body>, Refusal> {
         let pod = self.registry.store.get(&target.key());
-        let pod = pod.ok_or_else(|| Refusal::not_found(target.kind, &target.name))?.value();
+        let pod = pod
+            .ok_or_else(|| Refusal::not_found(target.kind, &target.name))?
+            .value();
         let container = choose_container(&target.name, &pod, &query.logs.container)?;
         let node = text(&pod, "/spec/nodeName");
         if node.is_empty() {
@@ -79,8 +81,15 @@ impl Api {
         }
         let since = match (query.logs.since_seconds, query.logs.since_time.as_str()) {
             (Some(seconds), _) => {
-                let span = jiff::SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
-                Some(self.registry.clock.now().checked_sub(span).unwrap_or(Timestamp::MIN))
+                let span =
+                    jiff::SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
+                Some(
+                    self.registry
+                        .clock
+                        .now()
+                        .checked_sub(span)
+                        .unwrap_or(Timestamp::MIN),
+                )
             }
             (None, "") => None,
             (None, time) => Some(time.parse().map_err(|_| {
@@ -117,7 +126,9 @@ impl Api {
 fn choose_container(name: &str, pod: &Value, asked: &str) -> Result<String, Refusal> {
     let names = |list: &str| -> Vec<&str> {
         let containers = pod["spec"][list].as_array().into_iter().flatten();
-        containers.map(|container| text(container, "/name")).collect()
+        containers
+            .map(|container| text(container, "/name"))
+            .collect()
     };
     let (main, init) = (names("containers"), names("initContainers"));
     match (asked, main.as_slice()) {
@@ -128,13 +139,16 @@ fn choose_container(name: &str, pod: &Value, asked: &str) -> Result<String, Refu
                 several.join(" ")
             );
             if !init.is_empty() {
-                message.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
+                message.push_str(&format!(
+                    " or one of the init containers: [{}]",
+                    init.join(" ")
+                ));
             }
             Err(Refusal::bad_request(message))
         }
         (asked, _) if main.contains(&asked) || init.contains(&asked) => Ok(asked.to_owned()),
-        (asked, _) => {
-            Err(Refusal::bad_request(format!("container {asked} is not valid for pod {name}")))
-        }
+        (asked, _) => Err(Refusal::bad_request(format!(
+            "container {asked} is not valid for pod {name}"
+        ))),
     }
 }

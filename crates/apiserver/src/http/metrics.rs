@@ -28,7 +28,9 @@ impl Metrics {
         };
         let resource = route.map(|route| route.kind.resource()).unwrap_or_default();
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        *requests.entry((method, resource, code.as_u16())).or_default() += 1;
+        *requests
+            .entry((method, resource, code.as_u16()))
+            .or_default() += 1;
     }
 
     pub(super) fn text(&self, store: &Store) -> String {
@@ -49,7 +51,10 @@ impl Metrics {
         text.push_str("# TYPE apiserver_storage_objects gauge\n");
         for resource in state.resources() {
             let count = state.count(resource);
-            let _ = writeln!(text, "apiserver_storage_objects{{resource=\"{resource}\"}} {count}");
+            let _ = writeln!(
+                text,
+                "apiserver_storage_objects{{resource=\"{resource}\"}} {count}"
+            );
         }
         text.push_str("# HELP apiserver_storage_revision The newest revision.\n");
         text.push_str("# TYPE apiserver_storage_revision gauge\n");

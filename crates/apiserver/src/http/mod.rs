@@ -7,6 +7,7 @@
 mod logs;
 mod metrics;
 mod negotiate;
+mod protobuf;
 mod query;
 mod read;
 mod reply;
@@ -58,7 +59,13 @@ pub(crate) struct Api {
 
 impl ApiService {
     pub(crate) fn new(registry: Registry, logs: Option<Arc<dyn LogSource>>) -> Self {
-        Self { api: Api { registry, logs, metrics: Arc::default() } }
+        Self {
+            api: Api {
+                registry,
+                logs,
+                metrics: Arc::default(),
+            },
+        }
     }
 }
 
@@ -100,7 +107,8 @@ impl Api {
             None => self.document(&parts),
         };
         let response = answer.unwrap_or_else(|refusal| reply::refusal(&refusal));
-        self.metrics.count(&parts.method, route.as_ref(), response.status());
+        self.metrics
+            .count(&parts.method, route.as_ref(), response.status());
         response
     }
 
@@ -120,8 +128,13 @@ impl Api {
         }
         let form = negotiate::choose(&accept(parts))?;
         let body = read_body(body).await?;
-        let writing =
-            Writing { route, query: &query, form, headers: &parts.headers, body: &body };
+        let writing = Writing {
+            route,
+            query: &query,
+            form,
+            headers: &parts.headers,
+            body: &body,
+        };
         match parts.method {
             Method::POST => self.post(&writing).await,
             Method::PUT => self.put(&writing).await,
@@ -167,18 +180,35 @@ impl Api {
             return Err(Refusal::no_such_path());
         }
         let path = parts.uri.path();
-        let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };
+        let path = if path.len() > 1 {
+            path.trim_end_matches('/')
+        } else {
+            path
+        };
         match path {
             "/healthz" | "/livez" | "/readyz" => Ok(reply::text(StatusCode::OK, "ok")),
             "/metrics" => {
                 let text = self.metrics.text(&self.registry.store);
                 Ok(reply::text(StatusCode::OK, text))
             }
+            "/openapi/v2" if openapi::wants_v2_protobuf(&accept(parts)) => {
+                let form = HeaderValue::from_static(openapi::V2_PROTOBUF);
+                Ok(reply::large(&parts.headers, form, openapi::v2_protobuf()))
+            }
             "/openapi/v2" => Ok(large_json(parts, &openapi::v2())),
             "/openapi/v3" => Ok(large_json(parts, &openapi::v3_index())),
             "/" => {
-                let paths = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2",
-                    "/openapi/v3", "/readyz", "/version"];
+                let paths = [
+                    "/api",
+                    "/apis",
+                    "/healthz",
+                    "/livez",
+                    "/metrics",
+                    "/openapi/v2",
+                    "/openapi/v3",
+                    "/readyz",
+                    "/version",
+                ];
                 Ok(reply::value(StatusCode::OK, &json!({ "paths": paths })))
             }
             other => {
@@ -207,8 +237,12 @@ pub(crate) fn refuse(refusal: &Refusal) -> Response<Body> {
 
 /// All `Accept` headers as one.
 fn accept(parts: &Parts) -> String {
-    let all: Vec<&str> =
-        parts.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    let all: Vec<&str> = parts
+        .headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect();
     all.join(",")
 }
 
@@ -220,6 +254,8 @@ where
     match Limited::new(body, BODY_LIMIT).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Refusal::too_large(BODY_LIMIT)),
-        Err(error) => Err(Refusal::bad_request(format!("the body could not be read: {error}"))),
+        Err(error) => Err(Refusal::bad_request(format!(
+            "the body could not be read: {error}"
+        ))),
     }
 }

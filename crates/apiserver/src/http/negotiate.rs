@@ -19,13 +19,19 @@ pub(super) fn choose(accept: &str) -> Result<Form, Refusal> {
     if accept.trim().is_empty() {
         return Ok(Form::Object);
     }
-    accept.split(',').find_map(form).ok_or_else(Refusal::not_acceptable)
+    accept
+        .split(',')
+        .find_map(form)
+        .ok_or_else(Refusal::not_acceptable)
 }
 
 fn form(range: &str) -> Option<Form> {
     let mut parts = range.split(';').map(str::trim);
     let media = parts.next()?;
-    if !matches!(media, "application/json" | "application/*" | "*/*" | "text/json") {
+    if !matches!(
+        media,
+        "application/json" | "application/*" | "*/*" | "text/json"
+    ) {
         return None;
     }
     let mut shape = None;
@@ -56,7 +62,10 @@ mod tests {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,\
                      application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
         assert_eq!(choose(table), Ok(Form::Table));
-        assert_eq!(choose("application/vnd.kubernetes.protobuf,application/json"), Ok(Form::Object));
+        assert_eq!(
+            choose("application/vnd.kubernetes.protobuf,application/json"),
+            Ok(Form::Object)
+        );
         assert_eq!(choose("application/json;stream=watch"), Ok(Form::Object));
         assert_eq!(choose(""), Ok(Form::Object));
         assert_eq!(choose("*/*"), Ok(Form::Object));
@@ -64,6 +73,11 @@ mod tests {
             choose("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
             Ok(Form::Metadata)
         );
-        assert_eq!(choose("application/vnd.kubernetes.protobuf").unwrap_err().code, 406);
+        assert_eq!(
+            choose("application/vnd.kubernetes.protobuf")
+                .unwrap_err()
+                .code,
+            406
+        );
     }
 }

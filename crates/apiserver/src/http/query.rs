@@ -5,6 +5,7 @@ use http::Uri;
 use crate::kinds::KindInfo;
 use crate::refusal::Refusal;
 use crate::registry::Served as _;
+use crate::schema::FieldValidation;
 use crate::selector::{Fields, Labels};
 use crate::store::Stored;
 use crate::table::Include;
@@ -24,6 +25,7 @@ pub(super) struct Query {
     pub(super) initial_events: Option<bool>,
     pub(super) dry_run: bool,
     pub(super) field_manager: String,
+    pub(super) field_validation: FieldValidation,
     pub(super) force: bool,
     pub(super) grace: Option<i64>,
     pub(super) propagation: String,
@@ -70,6 +72,14 @@ impl Query {
             "sendInitialEvents" => self.initial_events = Some(flag(&value)),
             "dryRun" => self.dry_run = dry_run(&value)?,
             "fieldManager" => self.field_manager = value,
+            "fieldValidation" => {
+                self.field_validation = FieldValidation::parse(&value).ok_or_else(|| {
+                    Refusal::bad_request(format!(
+                        "fieldValidation: Unsupported value: {value:?}: supported values: \
+                         \"Ignore\", \"Strict\", \"Warn\""
+                    ))
+                })?;
+            }
             "force" => self.force = flag(&value),
             "gracePeriodSeconds" => self.grace = number(name, &value)?,
             "propagationPolicy" => self.propagation = value,
@@ -98,9 +108,10 @@ impl Query {
     pub(super) fn revision(&self) -> Result<Option<u64>, Refusal> {
         match self.resource_version.as_str() {
             "" | "0" => Ok(None),
-            text => text.parse().map(Some).map_err(|_| {
-                Refusal::bad_request(format!("invalid resource version: \"{text}\""))
-            }),
+            text => text
+                .parse()
+                .map(Some)
+                .map_err(|_| Refusal::bad_request(format!("invalid resource version: \"{text}\""))),
         }
     }
 
@@ -145,7 +156,9 @@ fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<Option<T>, Re
         return Ok(None);
     }
     value.parse().map(Some).map_err(|_| {
-        Refusal::bad_request(format!("parameter {name}: \"{value}\" is not a valid number"))
+        Refusal::bad_request(format!(
+            "parameter {name}: \"{value}\" is not a valid number"
+        ))
     })
 }
 

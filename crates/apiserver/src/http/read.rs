@@ -15,7 +15,7 @@ use super::{Api, reply};
 use crate::kinds::KindInfo;
 use crate::refusal::Refusal;
 use crate::registry::{Served as _, Target, resource_of};
-use crate::store::{Expired, Stored};
+use crate::store::{Expired, Key, Stored};
 use crate::table;
 
 /// How long a reader waits for a revision that this server hasn't reached.
@@ -83,8 +83,11 @@ impl Api {
         let body = match form {
             Form::Object => list_text(kind, &metadata, &page.objects),
             Form::Table => {
-                let values: Vec<Value> =
-                    page.objects.iter().map(|object| object.parsed(kind)).collect();
+                let values: Vec<Value> = page
+                    .objects
+                    .iter()
+                    .map(|object| object.parsed(kind))
+                    .collect();
                 let values: Vec<&Value> = values.iter().collect();
                 let now = self.registry.clock.now();
                 let mut table = table::render(kind, &values, now, query.include);
@@ -92,8 +95,11 @@ impl Api {
                 table.to_string().into_bytes()
             }
             Form::Metadata => {
-                let items: Vec<Value> =
-                    page.objects.iter().map(|object| partial(&object.parsed(kind))).collect();
+                let items: Vec<Value> = page
+                    .objects
+                    .iter()
+                    .map(|object| partial(&object.parsed(kind)))
+                    .collect();
                 let list = json!({
                     "kind": "PartialObjectMetadataList",
                     "apiVersion": "meta.k8s.io/v1",
@@ -122,23 +128,26 @@ impl Api {
             let exact = query.resource_version_match == "Exact";
             (asked.filter(|_| exact), None)
         } else {
-            let (revision, after) = parse_continue(&query.continue_token)?;
+            let (revision, after) = parse_continue(&resource, &query.continue_token)?;
             (Some(revision), Some(after))
         };
         let state = self.registry.store.read();
         let revision = at.unwrap_or(state.revision());
-        let all: Vec<((Arc<str>, Arc<str>), Arc<Stored>)> = if revision == state.revision() {
-            let own = |(at, name, object): (&Arc<str>, &Arc<str>, &Arc<Stored>)| {
-                ((Arc::clone(at), Arc::clone(name)), Arc::clone(object))
-            };
-            state.list(&resource, namespace).map(own).collect()
+        let all: Vec<(Key, Arc<Stored>)> = if revision == state.revision() {
+            state.entries(&resource, namespace).collect()
         } else {
             let past = state.list_at(&resource, namespace, revision);
-            past.map_err(|expired| list_expired(expired, &query.continue_token))?.into_iter().collect()
+            let expired = |expired| list_expired(expired, &query.continue_token);
+            past.map_err(expired)?.into_iter().collect()
         };
         drop(state);
         let limit = query.limit.unwrap_or(usize::MAX);
-        let mut page = Page { revision, objects: Vec::new(), next: None, remaining: None };
+        let mut page = Page {
+            revision,
+            objects: Vec::new(),
+            next: None,
+            remaining: None,
+        };
         let mut last = None;
         let mut rest = all
             .into_iter()
@@ -149,8 +158,8 @@ impl Api {
             page.objects.push(object);
         }
         let remaining = rest.count();
-        if let Some((namespace, name)) = last.filter(|_| remaining > 0) {
-            page.next = Some(continue_token(revision, &namespace, &name));
+        if let Some(last) = last.filter(|_| remaining > 0) {
+            page.next = Some(continue_token(revision, &last));
             page.remaining = Some(remaining);
         }
         Ok(page)
@@ -163,7 +172,10 @@ impl Api {
         let reached = revisions.wait_for(|revision| *revision >= asked);
         match tokio::time::timeout(FRESHNESS_PATIENCE, reached).await {
             Ok(Ok(_)) => Ok(()),
-            _ => Err(Refusal::too_new(asked, self.registry.store.read().revision())),
+            _ => Err(Refusal::too_new(
+                asked,
+                self.registry.store.read().revision(),
+            )),
         }
     }
 }
@@ -175,15 +187,13 @@ fn check_match(query: &Query, asked: Option<u64>) -> Result<(), Refusal> {
         Err(Refusal::unprocessable(message))
     };
     match query.resource_version_match.as_str() {
-        "" => Ok(()),
-        "Exact" if asked.is_none() => {
-            refuse("Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
-        }
-        "Exact" => Ok(()),
-        "NotOlderThan" if query.resource_version.is_empty() => {
-            refuse("Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided")
-        }
-        "NotOlderThan" => Ok(()),
+        "Exact" if asked.is_none() => refuse(
+            "Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+        ),
+        "NotOlderThan" if query.resource_version.is_empty() => refuse(
+            "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+        ),
+        "" | "Exact" | "NotOlderThan" => Ok(()),
         other => refuse(&format!(
             "Unsupported value: \"{other}\": supported values: \"Exact\", \"NotOlderThan\""
         )),
@@ -218,17 +228,19 @@ pub(super) fn partial(object: &Value) -> Value {
     })
 }
 
-fn continue_token(revision: u64, namespace: &str, name: &str) -> String {
-    let token = json!({ "v": "meta.k8s.io/v1", "rv": revision, "start": [namespace, name] });
+fn continue_token(revision: u64, last: &Key) -> String {
+    let start = [&*last.namespace, &*last.name];
+    let token = json!({ "v": "meta.k8s.io/v1", "rv": revision, "start": start });
     URL_SAFE_NO_PAD.encode(token.to_string())
 }
 
-fn parse_continue(token: &str) -> Result<(u64, (Arc<str>, Arc<str>)), Refusal> {
+fn parse_continue(resource: &str, token: &str) -> Result<(u64, Key), Refusal> {
     let parse = || {
         let token = URL_SAFE_NO_PAD.decode(token).ok()?;
         let token: Value = serde_json::from_slice(&token).ok()?;
-        let part = |at: usize| token["start"][at].as_str().map(Arc::from);
-        Some((token["rv"].as_u64()?, (part(0)?, part(1)?)))
+        let start = &token["start"];
+        let key = Key::new(resource, start[0].as_str()?, start[1].as_str()?);
+        Some((token["rv"].as_u64()?, key))
     };
     parse().ok_or_else(|| Refusal::bad_request("continue key is not valid"))
 }

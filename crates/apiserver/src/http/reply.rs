@@ -18,7 +18,11 @@ const COMPRESS_FROM: usize = 128 << 10;
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 pub(super) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
-    with_type(code, HeaderValue::from_static("text/plain; charset=utf-8"), text)
+    with_type(
+        code,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+        text,
+    )
 }
 
 pub(super) fn json(code: StatusCode, json: impl Into<Bytes>) -> Response<Body> {
@@ -32,7 +36,9 @@ pub(super) fn value(code: StatusCode, value: &Value) -> Response<Body> {
 pub(super) fn refusal(refusal: &Refusal) -> Response<Body> {
     let mut response = value(refusal.code, &refusal.status());
     if refusal.details.get("retryAfterSeconds").is_some() {
-        response.headers_mut().insert("retry-after", HeaderValue::from_static("1"));
+        response
+            .headers_mut()
+            .insert("retry-after", HeaderValue::from_static("1"));
     }
     response
 }
@@ -49,8 +55,14 @@ pub(super) fn with_type(
 }
 
 /// A large answer, compressed if the client takes it.
-pub(super) fn large(headers: &HeaderMap, content_type: HeaderValue, body: Vec<u8>) -> Response<Body> {
-    let accepted = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
+pub(super) fn large(
+    headers: &HeaderMap,
+    content_type: HeaderValue,
+    body: Vec<u8>,
+) -> Response<Body> {
+    let accepted = headers
+        .get(ACCEPT_ENCODING)
+        .and_then(|value| value.to_str().ok());
     let takes_gzip = accepted.is_some_and(|all| all.split(',').any(|one| one.trim() == "gzip"));
     if body.len() < COMPRESS_FROM || !takes_gzip {
         return with_type(StatusCode::OK, content_type, body);

@@ -36,9 +36,11 @@ impl Route {
             ["namespaces", name, sub @ ("status" | "finalize")] if group.is_empty() => {
                 (find("namespaces")?, "", vec![*name, *sub])
             }
-            ["namespaces", namespace, plural, rest @ ..] => {
-                (find(plural).filter(|kind| kind.namespaced)?, *namespace, rest.to_vec())
-            }
+            ["namespaces", namespace, plural, rest @ ..] => (
+                find(plural).filter(|kind| kind.namespaced)?,
+                *namespace,
+                rest.to_vec(),
+            ),
             [plural, rest @ ..] => {
                 // Of namespaced kinds only the collection spans all namespaces.
                 let kind = find(plural).filter(|kind| !kind.namespaced || rest.is_empty())?;
@@ -63,7 +65,10 @@ impl Route {
 
 fn serves(kind: &KindInfo, subresource: &str) -> bool {
     subresource == "status" && kind.status
-        || kind.subresources.iter().any(|known| known.name == subresource)
+        || kind
+            .subresources
+            .iter()
+            .any(|known| known.name == subresource)
 }
 
 /// Undoes percent-encoding; none if it isn't UTF-8.
@@ -89,10 +94,22 @@ mod tests {
     use super::*;
 
     fn parse(path: &str) -> Option<(&'static str, String, Option<String>, Option<String>)> {
-        Route::parse(path).map(|route| (route.kind.kind, route.namespace, route.name, route.subresource))
+        Route::parse(path).map(|route| {
+            (
+                route.kind.kind,
+                route.namespace,
+                route.name,
+                route.subresource,
+            )
+        })
     }
 
-    fn named(kind: &'static str, namespace: &str, name: &str, sub: &str) -> Option<(&'static str, String, Option<String>, Option<String>)> {
+    fn named(
+        kind: &'static str,
+        namespace: &str,
+        name: &str,
+        sub: &str,
+    ) -> Option<(&'static str, String, Option<String>, Option<String>)> {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         Some((kind, namespace.to_owned(), some(name), some(sub)))
     }
@@ -101,23 +118,47 @@ mod tests {
     fn paths_name_resources() {
         assert_eq!(parse("/api/v1/pods"), named("Pod", "", "", ""));
         assert_eq!(parse("/api/v1/namespaces"), named("Namespace", "", "", ""));
-        assert_eq!(parse("/api/v1/namespaces/a"), named("Namespace", "", "a", ""));
-        assert_eq!(parse("/api/v1/namespaces/a/status"), named("Namespace", "", "a", "status"));
-        assert_eq!(parse("/api/v1/namespaces/a/pods"), named("Pod", "a", "", ""));
-        assert_eq!(parse("/api/v1/namespaces/a/pods/p/log"), named("Pod", "a", "p", "log"));
+        assert_eq!(
+            parse("/api/v1/namespaces/a"),
+            named("Namespace", "", "a", "")
+        );
+        assert_eq!(
+            parse("/api/v1/namespaces/a/status"),
+            named("Namespace", "", "a", "status")
+        );
+        assert_eq!(
+            parse("/api/v1/namespaces/a/pods"),
+            named("Pod", "a", "", "")
+        );
+        assert_eq!(
+            parse("/api/v1/namespaces/a/pods/p/log"),
+            named("Pod", "a", "p", "log")
+        );
         assert_eq!(
             parse("/apis/storage.k8s.io/v1/volumeattachments/v/status"),
             named("VolumeAttachment", "", "v", "status")
         );
-        assert_eq!(parse("/api/v1/persistentvolumes/a%2Fb"), named("PersistentVolume", "", "a/b", ""));
+        assert_eq!(
+            parse("/api/v1/persistentvolumes/a%2Fb"),
+            named("PersistentVolume", "", "a/b", "")
+        );
     }
 
     #[test]
     fn other_paths_name_nothing() {
         for path in [
-            "/api/v1", "/api/v1/", "/apis/storage.k8s.io/v1", "/api/v1/nothing", "/api/v2/pods",
-            "/api/v1/pods/p", "/api/v1/namespaces/a/nodes", "/api/v1/namespaces/a/pods/p/exec/x",
-            "/api/v1/nodes/n/log", "/healthz", "/api/v1/nodes/%zz", "/api/v1/nodes/%f",
+            "/api/v1",
+            "/api/v1/",
+            "/apis/storage.k8s.io/v1",
+            "/api/v1/nothing",
+            "/api/v2/pods",
+            "/api/v1/pods/p",
+            "/api/v1/namespaces/a/nodes",
+            "/api/v1/namespaces/a/pods/p/exec/x",
+            "/api/v1/nodes/n/log",
+            "/healthz",
+            "/api/v1/nodes/%zz",
+            "/api/v1/nodes/%f",
         ] {
             assert_eq!(parse(path), None, "{path}");
         }

@@ -52,9 +52,14 @@ impl Api {
         let selection = query.selection(kind)?;
         check_initial_events(query)?;
         let asked = query.revision()?;
-        let seconds = query.timeout_seconds.filter(|&seconds| seconds > 0).unwrap_or_else(|| {
-            SHORTEST + u64::try_from(self.registry.entropy.draw() % u128::from(SHORTEST)).unwrap_or(0)
-        });
+        let seconds = query
+            .timeout_seconds
+            .filter(|&seconds| seconds > 0)
+            .unwrap_or_else(|| {
+                SHORTEST
+                    + u64::try_from(self.registry.entropy.draw() % u128::from(SHORTEST))
+                        .unwrap_or(0)
+            });
         let end = Instant::now() + Duration::from_secs(seconds);
         let bookmarks = query.bookmarks.then(|| {
             let mut interval = tokio::time::interval_at(Instant::now() + BOOKMARKS, BOOKMARKS);
@@ -100,9 +105,9 @@ impl Api {
         let content_type = match form {
             Form::Object => reply::JSON,
             Form::Table => HeaderValue::from_static("application/json;as=Table;g=meta.k8s.io;v=v1"),
-            Form::Metadata => {
-                HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
-            }
+            Form::Metadata => HeaderValue::from_static(
+                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+            ),
         };
         response.headers_mut().insert(CONTENT_TYPE, content_type);
         Ok(response)
@@ -111,7 +116,9 @@ impl Api {
 
 fn check_initial_events(query: &Query) -> Result<(), Refusal> {
     let refuse = |why: &str| {
-        Err(Refusal::unprocessable(format!("ListOptions.meta.k8s.io \"\" is invalid: {why}")))
+        Err(Refusal::unprocessable(format!(
+            "ListOptions.meta.k8s.io \"\" is invalid: {why}"
+        )))
     };
     match (query.initial_events, query.resource_version_match.as_str()) {
         (Some(_), "NotOlderThan") | (None, "") => Ok(()),
@@ -140,13 +147,21 @@ impl Watch {
             .map(|(_, _, object)| Arc::clone(object))
             .collect();
         drop(state);
-        for object in objects.iter().filter(|object| self.selection.matches(object)) {
-            let line = line(&mut self.told_columns, &Line {
-                api: &self.api,
-                kind: self.kind,
-                form: self.form,
-                query: &self.query,
-            }, Sort::Added, object);
+        for object in objects
+            .iter()
+            .filter(|object| self.selection.matches(object))
+        {
+            let line = line(
+                &mut self.told_columns,
+                &Line {
+                    api: &self.api,
+                    kind: self.kind,
+                    form: self.form,
+                    query: &self.query,
+                },
+                Sort::Added,
+                object,
+            );
             self.first.push_back(line);
         }
         if self.query.initial_events == Some(true) && self.query.bookmarks {
@@ -183,7 +198,9 @@ impl Watch {
 
     /// The events that were not handed out yet, and how far that goes.
     fn catch_up_and_bookmark(&mut self) -> Bytes {
-        let Some(feed) = self.feed.as_mut() else { return Bytes::new() };
+        let Some(feed) = self.feed.as_mut() else {
+            return Bytes::new();
+        };
         match feed.take() {
             Ok(events) => {
                 let seen = feed.seen();
@@ -205,8 +222,12 @@ impl Watch {
         for event in events {
             let seen = watch::translate(event, |object| self.selection.matches(object));
             if let Some((sort, object)) = seen {
-                let how =
-                    Line { api: &self.api, kind: self.kind, form: self.form, query: &self.query };
+                let how = Line {
+                    api: &self.api,
+                    kind: self.kind,
+                    form: self.form,
+                    query: &self.query,
+                };
                 text.extend_from_slice(&line(&mut self.told_columns, &how, sort, &object));
             }
         }
@@ -215,7 +236,9 @@ impl Watch {
 
     fn bookmark(&self, revision: u64, ends_initial_events: bool) -> Bytes {
         let mut object = match self.form {
-            Form::Object => json!({ "kind": self.kind.kind, "apiVersion": self.kind.api_version() }),
+            Form::Object => {
+                json!({ "kind": self.kind.kind, "apiVersion": self.kind.api_version() })
+            }
             Form::Table => json!({
                 "kind": "Table", "apiVersion": "meta.k8s.io/v1",
                 "columnDefinitions": [], "rows": [],

@@ -6,6 +6,7 @@ use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::negotiate::Form;
+use super::protobuf::{self, DecodeError};
 use super::query::Query;
 use super::route::Route;
 use super::{Api, reply};
@@ -32,34 +33,60 @@ pub(super) struct Writing<'r> {
 
 impl Writing<'_> {
     fn options(&self) -> WriteOptions {
-        let agent = self.headers.get("user-agent").and_then(|agent| agent.to_str().ok());
+        let agent = self
+            .headers
+            .get("user-agent")
+            .and_then(|agent| agent.to_str().ok());
         let manager = if self.query.field_manager.is_empty() {
-            agent.and_then(|agent| agent.split('/').next()).filter(|name| !name.is_empty())
+            agent
+                .and_then(|agent| agent.split('/').next())
+                .filter(|name| !name.is_empty())
         } else {
             Some(self.query.field_manager.as_str())
         };
         WriteOptions {
             dry_run: self.query.dry_run,
             manager: manager.unwrap_or("unknown").to_owned(),
+            validation: self.query.field_validation,
         }
     }
 
     fn content_type(&self) -> &str {
-        let header = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        header.and_then(|value| value.split(';').next()).unwrap_or("").trim()
+        let header = self
+            .headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok());
+        header
+            .and_then(|value| value.split(';').next())
+            .unwrap_or("")
+            .trim()
     }
 
     /// The body as JSON.
     fn object(&self) -> Result<Value, Refusal> {
-        if !matches!(self.content_type(), "" | "application/json") {
-            return Err(Refusal::unsupported_media_type(BODY_TYPES));
+        match self.content_type() {
+            "" | "application/json" => self.parse(),
+            "application/vnd.kubernetes.protobuf" => {
+                protobuf::decode(self.body).map_err(|error| match error {
+                    DecodeError::Kind(_) | DecodeError::Field(_) => {
+                        let mut refusal = Refusal::unsupported_media_type(BODY_TYPES);
+                        refusal.message = error.to_string();
+                        refusal
+                    }
+                    DecodeError::Magic | DecodeError::Malformed => {
+                        Refusal::bad_request(error.to_string())
+                    }
+                })
+            }
+            _ => Err(Refusal::unsupported_media_type(BODY_TYPES)),
         }
-        self.parse()
     }
 
     fn parse(&self) -> Result<Value, Refusal> {
         serde_json::from_slice(self.body).map_err(|error| {
-            Refusal::bad_request(format!("the body of the request is not valid JSON: {error}"))
+            Refusal::bad_request(format!(
+                "the body of the request is not valid JSON: {error}"
+            ))
         })
     }
 
@@ -87,8 +114,12 @@ impl Api {
             Written::Created(_) => StatusCode::CREATED,
             Written::Updated(_) => StatusCode::OK,
         };
-        let body =
-            self.render(writing.route.kind, writing.form, writing.query, written.object());
+        let body = self.render(
+            writing.route.kind,
+            writing.form,
+            writing.query,
+            written.object(),
+        );
         reply::json(code, body)
     }
 
@@ -101,36 +132,57 @@ impl Api {
             }
             (None, _) => {
                 let object = writing.object()?;
-                let created =
-                    self.registry.create(route.kind, &route.namespace, object, &options).await?;
+                let created = self
+                    .registry
+                    .create(route.kind, &route.namespace, object, &options)
+                    .await?;
                 Ok(self.written(writing, &created))
             }
             (Some(pod), Some("binding")) => {
                 let binding = writing.object()?;
-                self.registry.bind(&writing.target(pod), &binding, &options).await?;
-                Ok(reply::value(StatusCode::CREATED, &success(StatusCode::CREATED)))
+                self.registry
+                    .bind(&writing.target(pod), &binding, &options)
+                    .await?;
+                Ok(reply::value(
+                    StatusCode::CREATED,
+                    &success(StatusCode::CREATED),
+                ))
             }
             (Some(pod), Some("eviction")) => {
                 let eviction = writing.object()?;
                 let options = DeleteOptions::parse(&eviction["deleteOptions"])?;
                 self.registry.delete(&writing.target(pod), &options).await?;
-                Ok(reply::value(StatusCode::CREATED, &success(StatusCode::CREATED)))
+                Ok(reply::value(
+                    StatusCode::CREATED,
+                    &success(StatusCode::CREATED),
+                ))
             }
             _ => Err(Refusal::method_not_allowed()),
         }
     }
 
     pub(super) async fn put(&self, writing: &Writing<'_>) -> Result<Response<Body>, Refusal> {
-        let name = writing.route.name.as_deref().ok_or_else(Refusal::method_not_allowed)?;
+        let name = writing
+            .route
+            .name
+            .as_deref()
+            .ok_or_else(Refusal::method_not_allowed)?;
         let part = writing.part()?;
         let object = writing.object()?;
         let target = writing.target(name);
-        let written = self.registry.replace(&target, part, object, &writing.options()).await?;
+        let written = self
+            .registry
+            .replace(&target, part, object, &writing.options())
+            .await?;
         Ok(self.written(writing, &written))
     }
 
     pub(super) async fn patch(&self, writing: &Writing<'_>) -> Result<Response<Body>, Refusal> {
-        let name = writing.route.name.as_deref().ok_or_else(Refusal::method_not_allowed)?;
+        let name = writing
+            .route
+            .name
+            .as_deref()
+            .ok_or_else(Refusal::method_not_allowed)?;
         let part = writing.part()?;
         let target = writing.target(name);
         let options = writing.options();
@@ -147,13 +199,19 @@ impl Api {
                     ));
                 }
                 let applied = (writing.parse()?, writing.query.force);
-                let written = self.registry.apply(&target, part, applied, &options).await?;
+                let written = self
+                    .registry
+                    .apply(&target, part, applied, &options)
+                    .await?;
                 return Ok(self.written(writing, &written));
             }
             _ => return Err(Refusal::unsupported_media_type(PATCH_TYPES)),
         };
         let patch = writing.parse()?;
-        let written = self.registry.patch(&target, part, (format, &patch), &options).await?;
+        let written = self
+            .registry
+            .patch(&target, part, (format, &patch), &options)
+            .await?;
         Ok(self.written(writing, &written))
     }
 
@@ -196,7 +254,9 @@ impl Api {
             return Err(Refusal::method_not_allowed());
         }
         let selection = writing.query.selection(kind)?;
-        let page = self.page((kind, namespace), writing.query, &selection).await?;
+        let page = self
+            .page((kind, namespace), writing.query, &selection)
+            .await?;
         let mut items = Vec::with_capacity(page.objects.len());
         for object in &page.objects {
             let value = object.parsed(kind);
@@ -219,7 +279,11 @@ impl Api {
 }
 
 fn delete_options(writing: &Writing<'_>) -> Result<DeleteOptions, Refusal> {
-    let body = if writing.body.is_empty() { Value::Null } else { writing.object()? };
+    let body = if writing.body.is_empty() {
+        Value::Null
+    } else {
+        writing.object()?
+    };
     let mut options = DeleteOptions::parse(&body)?;
     options.dry_run |= writing.query.dry_run;
     options.grace = options.grace.or(writing.query.grace);

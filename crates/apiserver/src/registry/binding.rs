@@ -19,11 +19,15 @@ impl Registry {
             return Err(Refusal::bad_request("target.name: Required value"));
         }
         if !matches!(text(binding, "/target/kind"), "" | "Node") {
-            return Err(Refusal::bad_request("target.kind: Unsupported value: must be Node"));
+            return Err(Refusal::bad_request(
+                "target.kind: Unsupported value: must be Node",
+            ));
         }
         let now = self.clock.stamp();
         let edit = |current: &Value| place(pod, current, (binding, node), &now);
-        self.edit(pod, Part::Binding, options, Fields::Track, edit).await.map(|_| ())
+        self.edit(pod, Part::Binding, options, Fields::Track, edit)
+            .await
+            .map(|_| ())
     }
 }
 
@@ -35,8 +39,10 @@ fn place(
 ) -> Result<Value, Refusal> {
     let refuse = |why: String| {
         let mut refusal = Refusal::conflict(pod.kind, &pod.name, &why);
-        refusal.message =
-            format!("Operation cannot be fulfilled on pods/binding \"{}\": {why}", pod.name);
+        refusal.message = format!(
+            "Operation cannot be fulfilled on pods/binding \"{}\": {why}",
+            pod.name
+        );
         refusal
     };
     let name = &pod.name;
@@ -48,21 +54,29 @@ fn place(
         )));
     }
     if !text(current, "/metadata/deletionTimestamp").is_empty() {
-        return Err(refuse(format!("pod {name} is being deleted, cannot be assigned to a host")));
+        return Err(refuse(format!(
+            "pod {name} is being deleted, cannot be assigned to a host"
+        )));
     }
     let taken = text(current, "/spec/nodeName");
     if !taken.is_empty() {
-        return Err(refuse(format!("pod {name} is already assigned to node \"{taken}\"")));
+        return Err(refuse(format!(
+            "pod {name} is already assigned to node \"{taken}\""
+        )));
     }
     let mut placed = current.clone();
     placed["spec"]["nodeName"] = node.into();
     if let Some(annotations) = binding["metadata"]["annotations"].as_object() {
-        let all = metadata(&mut placed).entry("annotations").or_insert_with(|| json!({}));
+        let all = metadata(&mut placed)
+            .entry("annotations")
+            .or_insert_with(|| json!({}));
         for (key, value) in annotations {
             all[key] = value.clone();
         }
     }
-    let conditions = section(&mut placed, "status").entry("conditions").or_insert(json!([]));
+    let conditions = section(&mut placed, "status")
+        .entry("conditions")
+        .or_insert(json!([]));
     if let Some(conditions) = conditions.as_array_mut() {
         conditions.retain(|condition| condition["type"] != "PodScheduled");
         conditions.push(json!({

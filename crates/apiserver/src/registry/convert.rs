@@ -26,12 +26,20 @@ fn is_new_event(kind: &KindInfo) -> bool {
 
 /// The resource that a kind is stored under.
 pub fn resource_of(kind: &KindInfo) -> String {
-    if is_new_event(kind) { kind.plural.to_owned() } else { kind.resource() }
+    if is_new_event(kind) {
+        kind.plural.to_owned()
+    } else {
+        kind.resource()
+    }
 }
 
 /// The kind whose form is stored.
 pub(crate) fn stored_kind(kind: &'static KindInfo) -> &'static KindInfo {
-    if is_new_event(kind) { kinds::find("", "v1", "events").unwrap_or(kind) } else { kind }
+    if is_new_event(kind) {
+        kinds::find("", "v1", "events").unwrap_or(kind)
+    } else {
+        kind
+    }
 }
 
 /// Objects in the form in which a kind is served.
@@ -70,14 +78,21 @@ pub(crate) fn to_served<'v>(kind: &KindInfo, object: Cow<'v, Value>) -> Cow<'v, 
 /// From the served form to the stored one.
 pub(crate) fn to_stored(kind: &KindInfo, mut object: Value) -> Value {
     if is_new_event(kind) {
-        rename(&mut object, EVENT_FIELDS.iter().map(|&(stored, served)| (served, stored)));
+        rename(
+            &mut object,
+            EVENT_FIELDS
+                .iter()
+                .map(|&(stored, served)| (served, stored)),
+        );
         object["apiVersion"] = "v1".into();
     }
     object
 }
 
 fn rename<'n>(object: &mut Value, names: impl Iterator<Item = (&'n str, &'n str)>) {
-    let Some(fields) = object.as_object_mut() else { return };
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
     for (from, to) in names {
         if let Some(value) = fields.remove(from) {
             fields.insert(to.to_owned(), value);

@@ -3,11 +3,12 @@
 use serde_json::Value;
 
 use super::names::{self, NameFormat};
-use super::{Registry, Target, Written, WriteOptions, convert, identity, metadata, strategy, text};
+use super::{Registry, Target, WriteOptions, Written, convert, identity, metadata, strategy, text};
 use crate::admission;
 use crate::kinds::KindInfo;
 use crate::patch::{self, UpdateOptions};
 use crate::refusal::{FieldError, Refusal};
+use crate::schema;
 use crate::store::{Change, Draft, Expect, Key, Write, WriteError};
 
 /// How often a generated name may turn out to be taken.
@@ -34,7 +35,10 @@ impl Registry {
         let mut object = object;
         identity::drop_nulls(&mut object);
         identity::settle(kind, namespace, &mut object)?;
-        self.create_settled(kind, object, options, Fields::Track).await
+        schema::decode(kind, &mut object, options.validation)
+            .map_err(|error| Refusal::bad_request(error.to_string()))?;
+        self.create_settled(kind, object, options, Fields::Track)
+            .await
     }
 
     /// Creates an object whose apiVersion, kind and namespace are in order.
@@ -56,7 +60,8 @@ impl Registry {
                 metadata(&mut candidate).insert("name".to_owned(), name.into());
             }
             match self.create_named(kind, candidate, options, fields).await {
-                Err(refusal) if generated && refusal.reason == "AlreadyExists" && tries < NAME_TRIES => {}
+                Err(refusal)
+                    if generated && refusal.reason == "AlreadyExists" && tries < NAME_TRIES => {}
                 other => return other,
             }
         }
@@ -79,13 +84,22 @@ impl Registry {
         if options.dry_run {
             return match self.store.get(&key) {
                 Some(_) => Err(Refusal::already_exists(kind, &target.name)),
-                None => Ok(Written::Created(super::unstored(&object, self.store.read().revision()))),
+                None => Ok(Written::Created(super::unstored(
+                    &object,
+                    self.store.read().revision(),
+                ))),
             };
         }
-        let requires =
-            kind.namespaced.then(|| Key::new("namespaces", "", &target.namespace));
+        let requires = kind
+            .namespaced
+            .then(|| Key::new("namespaces", "", &target.namespace));
         let change = Change::Put(Draft::new(&object));
-        let write = Write { key, change, expect: Expect::Absent, requires };
+        let write = Write {
+            key,
+            change,
+            expect: Expect::Absent,
+            requires,
+        };
         match self.store.write(write).await {
             Ok(object) => Ok(Written::Created(object)),
             Err(WriteError::Exists(_)) => Err(Refusal::already_exists(kind, &target.name)),
@@ -112,10 +126,27 @@ impl Registry {
             ));
         }
         admission::defaults(kind, &mut object);
-        admission::admit_create(&self.store.read(), target, &mut object)?;
         let now = self.clock.stamp();
+        if fields == Fields::Track {
+            metadata(&mut object).remove("managedFields");
+            let manager = options.manager.as_str();
+            let update = UpdateOptions {
+                manager,
+                subresource: None,
+                now: &now,
+            };
+            // What admission adds below is nobody's: a client that applies its own part
+            // later must not take it away.
+            patch::track_update(kind, None, &mut object, update);
+        }
+        admission::admit_create(&self.store.read(), target, &mut object)?;
         let fresh = metadata(&mut object);
-        for theirs in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"] {
+        for theirs in [
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "generation",
+            "selfLink",
+        ] {
             fresh.remove(theirs);
         }
         fresh.insert("uid".to_owned(), self.entropy.uid().into());
@@ -126,12 +157,6 @@ impl Registry {
         if !errors.is_empty() {
             return Err(Refusal::invalid(target.kind, &target.name, &errors));
         }
-        if fields == Fields::Track {
-            metadata(&mut object).remove("managedFields");
-            let manager = options.manager.as_str();
-            let update = UpdateOptions { manager, subresource: None, now: &now };
-            patch::track_update(kind, None, &mut object, update);
-        }
         Ok(object)
     }
 }
@@ -140,7 +165,10 @@ fn name_errors(kind: &KindInfo, object: &Value) -> Vec<FieldError> {
     let name = &object["metadata"]["name"];
     match name.as_str() {
         None | Some("") => {
-            vec![FieldError::required("metadata.name", "name or generateName is required")]
+            vec![FieldError::required(
+                "metadata.name",
+                "name or generateName is required",
+            )]
         }
         Some(given) => NameFormat::of(kind)
             .fault(given)

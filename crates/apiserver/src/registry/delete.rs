@@ -48,9 +48,16 @@ pub enum Propagation {
 impl DeleteOptions {
     /// Reads a `DeleteOptions` object.
     pub fn parse(object: &Value) -> Result<Self, Refusal> {
-        let owned = |pointer| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let owned = |pointer| {
+            object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+        };
         let mut options = Self {
-            dry_run: object["dryRun"].as_array().is_some_and(|runs| !runs.is_empty()),
+            dry_run: object["dryRun"]
+                .as_array()
+                .is_some_and(|runs| !runs.is_empty()),
             grace: object["gracePeriodSeconds"].as_i64(),
             uid: owned("/preconditions/uid"),
             resource_version: owned("/preconditions/resourceVersion"),
@@ -115,17 +122,21 @@ fn decide(kind: &KindInfo, object: &Value, options: &DeleteOptions, now: Timesta
     if let Some(finalizer) = options.propagation.finalizer() {
         add_finalizer(&mut next, finalizer);
     }
-    let pending = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+    let pending = object["metadata"]["deletionGracePeriodSeconds"]
+        .as_i64()
+        .unwrap_or(0);
     let shorter = marked && grace < pending;
     if !marked || shorter {
         // A second deletion only ever brings the end closer.
         let start = match text(object, "/metadata/deletionTimestamp").parse::<Timestamp>() {
-            Ok(end) if marked => {
-                end.checked_sub(SignedDuration::from_secs(pending)).unwrap_or(now)
-            }
+            Ok(end) if marked => end
+                .checked_sub(SignedDuration::from_secs(pending))
+                .unwrap_or(now),
             _ => now,
         };
-        let end = start.checked_add(SignedDuration::from_secs(grace)).unwrap_or(start);
+        let end = start
+            .checked_add(SignedDuration::from_secs(grace))
+            .unwrap_or(start);
         let fields = metadata(&mut next);
         fields.insert("deletionTimestamp".to_owned(), stamp(end).into());
         fields.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
@@ -155,7 +166,9 @@ fn grace_of(kind: &KindInfo, object: &Value, asked: Option<i64>) -> i64 {
         return 0;
     }
     let marked = object["metadata"]["deletionGracePeriodSeconds"].as_i64();
-    let own = object["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(POD_GRACE);
+    let own = object["spec"]["terminationGracePeriodSeconds"]
+        .as_i64()
+        .unwrap_or(POD_GRACE);
     match asked.or(marked).unwrap_or(own) {
         negative if negative < 0 => 1,
         seconds => seconds,
@@ -163,7 +176,9 @@ fn grace_of(kind: &KindInfo, object: &Value, asked: Option<i64>) -> i64 {
 }
 
 fn add_finalizer(object: &mut Value, finalizer: &str) {
-    let finalizers = metadata(object).entry("finalizers").or_insert_with(|| json!([]));
+    let finalizers = metadata(object)
+        .entry("finalizers")
+        .or_insert_with(|| json!([]));
     if let Some(all) = finalizers.as_array_mut()
         && !all.iter().any(|one| one == finalizer)
     {
@@ -195,7 +210,12 @@ impl Registry {
             };
             let removes = matches!(change, Change::Delete);
             let expect = Expect::Revision(stored.revision);
-            let write = Write { key: key.clone(), change, expect, requires: None };
+            let write = Write {
+                key: key.clone(),
+                change,
+                expect,
+                requires: None,
+            };
             match self.store.write(write).await {
                 Ok(object) if removes => return Ok(Deletion::Removed(object)),
                 Ok(object) => return Ok(Deletion::Pending(object)),
@@ -217,7 +237,11 @@ fn check_preconditions(
         return refuse(PreconditionMismatch::Uid { wanted, found });
     }
     let found = stored.revision.to_string();
-    if let Some(wanted) = options.resource_version.clone().filter(|wanted| *wanted != found) {
+    if let Some(wanted) = options
+        .resource_version
+        .clone()
+        .filter(|wanted| *wanted != found)
+    {
         return refuse(PreconditionMismatch::ResourceVersion { wanted, found });
     }
     Ok(())
@@ -237,17 +261,29 @@ mod tests {
     }
 
     fn graced(grace: i64) -> DeleteOptions {
-        DeleteOptions { grace: Some(grace), ..Default::default() }
+        DeleteOptions {
+            grace: Some(grace),
+            ..Default::default()
+        }
     }
 
     fn marked(step: Step) -> (String, i64) {
-        let Step::Mark(next) = step else { panic!("expected a mark, got {step:?}") };
-        let grace = next["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap();
+        let Step::Mark(next) = step else {
+            panic!("expected a mark, got {step:?}")
+        };
+        let grace = next["metadata"]["deletionGracePeriodSeconds"]
+            .as_i64()
+            .unwrap();
         (text(&next, "/metadata/deletionTimestamp").to_owned(), grace)
     }
 
     fn decided(object: &Value, options: &DeleteOptions) -> Step {
-        decide(kinds::find("", "v1", "pods").unwrap(), object, options, at(1000))
+        decide(
+            kinds::find("", "v1", "pods").unwrap(),
+            object,
+            options,
+            at(1000),
+        )
     }
 
     #[test]
@@ -263,14 +299,21 @@ mod tests {
 
     #[test]
     fn grace_zero_removes_a_pod_that_waits() {
-        let Step::Mark(waiting) = decided(&pod("n"), &DeleteOptions::default()) else { panic!() };
+        let Step::Mark(waiting) = decided(&pod("n"), &DeleteOptions::default()) else {
+            panic!()
+        };
         assert_eq!(decided(&waiting, &graced(0)), Step::Remove);
     }
 
     #[test]
     fn a_second_deletion_may_shorten_the_grace_but_not_lengthen_it() {
-        let Step::Mark(waiting) = decided(&pod("n"), &DeleteOptions::default()) else { panic!() };
-        assert_eq!(marked(decided(&waiting, &graced(5))), ("1970-01-01T00:16:45Z".to_owned(), 5));
+        let Step::Mark(waiting) = decided(&pod("n"), &DeleteOptions::default()) else {
+            panic!()
+        };
+        assert_eq!(
+            marked(decided(&waiting, &graced(5))),
+            ("1970-01-01T00:16:45Z".to_owned(), 5)
+        );
         assert_eq!(decided(&waiting, &graced(60)), Step::Wait);
         assert_eq!(decided(&waiting, &DeleteOptions::default()), Step::Wait);
     }
@@ -286,7 +329,10 @@ mod tests {
     #[test]
     fn foreground_deletion_waits_for_the_collector() {
         let kind = kinds::find("", "v1", "configmaps").unwrap();
-        let options = DeleteOptions { propagation: Propagation::Foreground, ..Default::default() };
+        let options = DeleteOptions {
+            propagation: Propagation::Foreground,
+            ..Default::default()
+        };
         let Step::Mark(next) = decide(kind, &json!({ "metadata": {} }), &options, at(0)) else {
             panic!()
         };

@@ -20,13 +20,11 @@ pub(super) fn drop_nulls(value: &mut Value) {
 }
 
 /// Checks apiVersion, kind and namespace, and fills in what is left out.
-pub(super) fn settle(
-    kind: &KindInfo,
-    namespace: &str,
-    object: &mut Value,
-) -> Result<(), Refusal> {
+pub(super) fn settle(kind: &KindInfo, namespace: &str, object: &mut Value) -> Result<(), Refusal> {
     if !object.is_object() || !object["metadata"].is_null() && !object["metadata"].is_object() {
-        return Err(Refusal::bad_request("the body of the request is not an object"));
+        return Err(Refusal::bad_request(
+            "the body of the request is not an object",
+        ));
     }
     let api_version = kind.api_version();
     match text(object, "/apiVersion") {

@@ -20,13 +20,14 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kinds::KindInfo;
+use crate::schema::FieldValidation;
 use crate::store::{Draft, Key, Store, Stored};
 
 pub use convert::{Served, resource_of};
-pub(crate) use delete::{FOREGROUND, ORPHAN};
 pub use delete::{DeleteOptions, Deletion, Propagation};
-pub use update::PatchFormat;
+pub(crate) use delete::{FOREGROUND, ORPHAN};
 pub use names::{DNS_LABEL, DNS_SUBDOMAIN, NameFormat};
+pub use update::PatchFormat;
 
 /// Tells the time.
 #[derive(Clone)]
@@ -77,7 +78,9 @@ impl Entropy {
 
     /// A fresh uid.
     pub fn uid(&self) -> String {
-        uuid::Builder::from_random_bytes(self.draw().to_le_bytes()).into_uuid().to_string()
+        uuid::Builder::from_random_bytes(self.draw().to_le_bytes())
+            .into_uuid()
+            .to_string()
     }
 }
 
@@ -147,6 +150,8 @@ pub struct WriteOptions {
     pub dry_run: bool,
     /// Who writes, for `metadata.managedFields`.
     pub manager: String,
+    /// What becomes of fields that the kind does not have.
+    pub validation: FieldValidation,
 }
 
 /// What a write to an object led to.
@@ -174,7 +179,10 @@ fn unstored(object: &Value, revision: u64) -> Arc<Stored> {
 
 /// A string field, empty if absent.
 pub(crate) fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or("")
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or("")
 }
 
 /// The `metadata` of an object, made if absent.

@@ -51,7 +51,11 @@ impl NameFormat {
                 && bytes.first().copied().is_some_and(inner)
                 && bytes.last().copied().is_some_and(inner)
         };
-        let good = if self.dots { name.split('.').all(label) } else { label(name) };
+        let good = if self.dots {
+            name.split('.').all(label)
+        } else {
+            label(name)
+        };
         (!good).then(|| self.explanation.to_owned())
     }
 }
@@ -84,7 +88,9 @@ mod tests {
         for good in ["a", "a-b", "a.b-c.d", "0", "pvc-7f"] {
             assert_eq!(DNS_SUBDOMAIN.fault(good), None, "{good}");
         }
-        for bad in ["", "A", "-a", "a-", "a..b", "a_b", "a/b", ".", "..", "a\0b", "a.-b"] {
+        for bad in [
+            "", "A", "-a", "a-", "a..b", "a_b", "a/b", ".", "..", "a\0b", "a.-b",
+        ] {
             assert!(DNS_SUBDOMAIN.fault(bad).is_some(), "{bad:?}");
         }
         assert!(DNS_LABEL.fault("a.b").is_some());

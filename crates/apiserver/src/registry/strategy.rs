@@ -38,13 +38,12 @@ pub(super) fn before_create(kind: &KindInfo, object: &mut Value) {
 pub(super) fn before_update(kind: &KindInfo, part: Part, before: &Value, after: &mut Value) {
     match part {
         Part::Main if kind.status => keep(before, after, "status"),
-        Part::Main => {}
         Part::Status => keep_all_but_status(kind, before, after),
         Part::Finalize => {
             keep(before, after, "status");
             keep(before, after, "metadata");
         }
-        Part::Binding => {}
+        Part::Main | Part::Binding => {}
     }
     if kind.kind == "Namespace" && part == Part::Main {
         // Only the finalize subresource changes them.
@@ -76,7 +75,9 @@ fn has_generation(kind: &KindInfo) -> bool {
 }
 
 fn keep(before: &Value, after: &mut Value, field: &str) {
-    let Some(fields) = after.as_object_mut() else { return };
+    let Some(fields) = after.as_object_mut() else {
+        return;
+    };
     match before.get(field) {
         Some(value) => fields.insert(field.to_owned(), value.clone()),
         None => fields.remove(field),
@@ -111,8 +112,15 @@ fn keep_all_but_status(kind: &KindInfo, before: &Value, after: &mut Value) {
 
 /// Whether an object that is being deleted has nothing left to wait for.
 pub(super) fn is_finished(kind: &KindInfo, object: &Value) -> bool {
-    let none = |pointer| object.pointer(pointer).and_then(Value::as_array).is_none_or(Vec::is_empty);
-    let grace = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+    let none = |pointer| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_array)
+            .is_none_or(Vec::is_empty)
+    };
+    let grace = object["metadata"]["deletionGracePeriodSeconds"]
+        .as_i64()
+        .unwrap_or(0);
     !text(object, "/metadata/deletionTimestamp").is_empty()
         && grace == 0
         && none("/metadata/finalizers")

@@ -9,6 +9,7 @@ use super::{Part, Registry, Target, WriteOptions, Written, convert, identity, st
 use crate::admission;
 use crate::patch::{self, ApplyError, ApplyOptions, PatchError, UpdateOptions};
 use crate::refusal::{FieldError, PreconditionMismatch, Refusal};
+use crate::schema;
 use crate::store::{Change, Draft, Expect, Stored, Write, WriteError};
 
 /// The formats of patches.
@@ -39,7 +40,9 @@ impl Registry {
             && strategy::allows_create_on_update(target.kind)
             && self.store.get(&target.key()).is_none();
         if create && revision.is_empty() {
-            return self.create_settled(target.kind, object, options, Fields::Track).await;
+            return self
+                .create_settled(target.kind, object, options, Fields::Track)
+                .await;
         }
         if revision.is_empty() && !strategy::allows_unconditional_update(target.kind) {
             let error = FieldError::invalid(
@@ -49,7 +52,8 @@ impl Registry {
             );
             return Err(Refusal::invalid(target.kind, &target.name, &[error]));
         }
-        self.edit(target, part, options, Fields::Track, |_| Ok(object.clone())).await
+        self.edit(target, part, options, Fields::Track, |_| Ok(object.clone()))
+            .await
     }
 
     /// Patches an object, or the part of it.
@@ -86,16 +90,22 @@ impl Registry {
         identity::settle_update(target, &mut applied)?;
         let now = self.clock.stamp();
         let subresource = (part == Part::Status).then_some("status");
-        let how = ApplyOptions { manager: &options.manager, force, subresource, now: &now };
+        let how = ApplyOptions {
+            manager: &options.manager,
+            force,
+            subresource,
+            now: &now,
+        };
         loop {
             if self.store.get(&target.key()).is_none() {
                 if part != Part::Main {
                     return Err(Refusal::not_found(target.kind, &target.name));
                 }
                 let object = patch::server_side_apply(target.kind, None, &applied, how)
-                    .map_err(apply_refusal)?;
-                let created =
-                    self.create_settled(target.kind, object, options, Fields::Tracked).await;
+                    .map_err(|error| apply_refusal(&error))?;
+                let created = self
+                    .create_settled(target.kind, object, options, Fields::Tracked)
+                    .await;
                 match created {
                     Err(refusal) if refusal.reason == "AlreadyExists" => continue,
                     other => return other,
@@ -104,7 +114,7 @@ impl Registry {
             let edited = self
                 .edit(target, part, options, Fields::Tracked, |current| {
                     patch::server_side_apply(target.kind, Some(current), &applied, how)
-                        .map_err(apply_refusal)
+                        .map_err(|error| apply_refusal(&error))
                 })
                 .await;
             match edited {
@@ -122,7 +132,9 @@ impl Registry {
         options: &WriteOptions,
         edit: impl Fn(&Value) -> Result<Value, Refusal>,
     ) -> Result<(), Refusal> {
-        self.edit(target, part, options, Fields::Track, edit).await.map(|_| ())
+        self.edit(target, part, options, Fields::Track, edit)
+            .await
+            .map(|_| ())
     }
 
     /// Reads, edits and writes an object until nobody else wrote in between. An edit that
@@ -156,7 +168,12 @@ impl Registry {
                 }
             };
             let expect = Expect::Revision(stored.revision);
-            let write = Write { key: key.clone(), change, expect, requires: None };
+            let write = Write {
+                key: key.clone(),
+                change,
+                expect,
+                requires: None,
+            };
             match self.store.write(write).await {
                 Ok(object) => return Ok(Written::Updated(result.unwrap_or(object))),
                 Err(WriteError::Changed(_) | WriteError::Gone(_)) => {}
@@ -179,6 +196,8 @@ impl Registry {
         let mut after = edit(&served)?;
         identity::drop_nulls(&mut after);
         identity::settle_update(target, &mut after)?;
+        schema::decode(target.kind, &mut after, options.validation)
+            .map_err(|error| Refusal::bad_request(error.to_string()))?;
         let mut after = convert::to_stored(target.kind, after);
         let wanted = text(&after, "/metadata/resourceVersion");
         if !wanted.is_empty() && wanted != text(&before, "/metadata/resourceVersion") {
@@ -202,11 +221,17 @@ impl Registry {
         if fields == Fields::Track {
             let now = self.clock.stamp();
             let subresource = (part == Part::Status).then_some("status");
-            let update = UpdateOptions { manager: &options.manager, subresource, now: &now };
+            let update = UpdateOptions {
+                manager: &options.manager,
+                subresource,
+                now: &now,
+            };
             patch::track_update(kind, Some(&before), &mut after, update);
         }
-        super::metadata(&mut after)
-            .insert("resourceVersion".to_owned(), stored.revision.to_string().into());
+        super::metadata(&mut after).insert(
+            "resourceVersion".to_owned(),
+            stored.revision.to_string().into(),
+        );
         if strategy::is_finished(kind, &after) {
             Ok(Edited::Finished(after))
         } else if after == before {
@@ -224,10 +249,10 @@ enum Edited {
     Finished(Value),
 }
 
-fn apply_refusal(error: ApplyError) -> Refusal {
-    match &error {
+fn apply_refusal(error: &ApplyError) -> Refusal {
+    match error {
         ApplyError::Conflict(conflicts) => {
-            let causes = conflicts
+            let causes: Vec<Value> = conflicts
                 .iter()
                 .map(|conflict| {
                     serde_json::json!({
@@ -237,7 +262,7 @@ fn apply_refusal(error: ApplyError) -> Refusal {
                     })
                 })
                 .collect();
-            Refusal::apply_conflict(error.to_string(), causes)
+            Refusal::apply_conflict(error.to_string(), &causes)
         }
         ApplyError::Invalid(_) => Refusal::bad_request(error.to_string()),
     }

@@ -76,9 +76,14 @@ pub(super) struct Disk {
 impl Disk {
     /// Opens or creates the file and reads all of it.
     pub(super) fn open(path: &Path) -> Result<(Self, State), OpenError> {
-        let create = |source| OpenError::Create { path: path.to_owned(), source };
-        let database_failed =
-            |source: redb::Error| OpenError::Database { path: path.to_owned(), source };
+        let create = |source| OpenError::Create {
+            path: path.to_owned(),
+            source,
+        };
+        let database_failed = |source: redb::Error| OpenError::Database {
+            path: path.to_owned(),
+            source,
+        };
         // Created with its mode, so that there is no moment at which others may read it.
         let file = OpenOptions::new()
             .read(true)
@@ -88,18 +93,24 @@ impl Disk {
             .mode(0o600)
             .open(path)
             .map_err(create)?;
-        file.set_permissions(Permissions::from_mode(0o600)).map_err(create)?;
+        file.set_permissions(Permissions::from_mode(0o600))
+            .map_err(create)?;
         drop(file);
         let database = match Database::create(path) {
             Ok(database) => database,
             Err(redb::DatabaseError::DatabaseAlreadyOpen) => {
-                return Err(OpenError::InUse { path: path.to_owned() });
+                return Err(OpenError::InUse {
+                    path: path.to_owned(),
+                });
             }
             Err(other) => return Err(database_failed(other.into())),
         };
         let disk = Self { database };
         if let Some(found) = disk.prepare().map_err(database_failed)? {
-            return Err(OpenError::Format { path: path.to_owned(), found });
+            return Err(OpenError::Format {
+                path: path.to_owned(),
+                found,
+            });
         }
         let state = disk.load(path)?;
         Ok((disk, state))
@@ -127,7 +138,10 @@ impl Disk {
     }
 
     fn load(&self, path: &Path) -> Result<State, OpenError> {
-        let failed = |source: redb::Error| OpenError::Database { path: path.to_owned(), source };
+        let failed = |source: redb::Error| OpenError::Database {
+            path: path.to_owned(),
+            source,
+        };
         let read = || -> Result<_, redb::Error> {
             let transaction = self.database.begin_read()?;
             let revision = transaction.open_table(NUMBERS)?.get("revision")?;
@@ -144,7 +158,9 @@ impl Disk {
                 source,
             };
             let object = Stored::from_disk(record.value()).map_err(damaged)?;
-            let key = Key::from_disk(key.value()).ok_or(MalformedObject::Record).map_err(damaged)?;
+            let key = Key::from_disk(key.value())
+                .ok_or(MalformedObject::Record)
+                .map_err(damaged)?;
             state.load(&key, object);
         }
         Ok(state)
@@ -163,7 +179,9 @@ impl Disk {
                     objects.insert(key.as_str(), event.object.to_disk().as_slice())?;
                 }
             }
-            transaction.open_table(NUMBERS)?.insert("revision", batch.revision())?;
+            transaction
+                .open_table(NUMBERS)?
+                .insert("revision", batch.revision())?;
         }
         transaction.commit()?;
         Ok(())

@@ -41,7 +41,13 @@ impl Feed {
         seen: u64,
         changes: watch::Receiver<u64>,
     ) -> Self {
-        Self { store, resource: resource.into(), scope, seen, changes }
+        Self {
+            store,
+            resource: resource.into(),
+            scope,
+            seen,
+            changes,
+        }
     }
 
     /// Every event up to this revision was handed out.
@@ -57,7 +63,9 @@ impl Feed {
         for event in state.events_after(&self.resource, self.seen)? {
             if self.scope.covers(event) {
                 if events.len() == CHUNK {
-                    seen = events.last().map_or(seen, |event: &Arc<Event>| event.revision());
+                    seen = events
+                        .last()
+                        .map_or(seen, |event: &Arc<Event>| event.revision());
                     break;
                 }
                 events.push(Arc::clone(event));

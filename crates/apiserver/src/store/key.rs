@@ -17,7 +17,11 @@ pub struct Key {
 impl Key {
     /// A key from its parts.
     pub fn new(resource: &str, namespace: &str, name: &str) -> Self {
-        Self { resource: resource.into(), namespace: namespace.into(), name: name.into() }
+        Self {
+            resource: resource.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+        }
     }
 
     /// The form written to disk; none of the parts may contain a NUL, which names can't.

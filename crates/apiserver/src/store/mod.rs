@@ -68,7 +68,10 @@ pub struct Store {
 #[derive(Debug)]
 enum Backend {
     Memory,
-    Disk { queue: Mutex<Option<mpsc::Sender<writer::Queued>>>, thread: Mutex<Option<JoinHandle<()>>> },
+    Disk {
+        queue: Mutex<Option<mpsc::Sender<writer::Queued>>>,
+        thread: Mutex<Option<JoinHandle<()>>>,
+    },
 }
 
 impl Store {
@@ -82,13 +85,21 @@ impl Store {
             Storage::Disk(path) => {
                 let (disk, state) = disk::Disk::open(path)?;
                 let state = Arc::new(RwLock::new(state));
-                let (queue, thread) = writer::start(disk, Arc::clone(&state))
-                    .map_err(|source| OpenError::Create { path: path.clone(), source })?;
+                let (queue, thread) =
+                    writer::start(disk, Arc::clone(&state)).map_err(|source| {
+                        OpenError::Create {
+                            path: path.clone(),
+                            source,
+                        }
+                    })?;
                 let backend = Backend::Disk {
                     queue: Mutex::new(Some(queue)),
                     thread: Mutex::new(Some(thread)),
                 };
-                Ok(Self { state, backend: Arc::new(backend) })
+                Ok(Self {
+                    state,
+                    backend: Arc::new(backend),
+                })
             }
         }
     }
@@ -144,7 +155,9 @@ impl Store {
 
     /// Writes what is queued and closes the file. Later writes fail, reads go on.
     pub async fn close(&self) {
-        let Backend::Disk { queue, thread } = &*self.backend else { return };
+        let Backend::Disk { queue, thread } = &*self.backend else {
+            return;
+        };
         queue.lock().unwrap_or_else(PoisonError::into_inner).take();
         let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -158,8 +171,14 @@ impl Drop for Backend {
     /// Waits for the writer, so that the file is free once the last handle is gone.
     fn drop(&mut self) {
         if let Self::Disk { queue, thread } = self {
-            queue.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            queue
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            let thread = thread
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
             if let Some(thread) = thread {
                 drop(thread.join());
             }

@@ -69,13 +69,20 @@ impl Draft {
                 json.push(b',');
             }
             if name == "metadata" {
-                gap = Some(write_metadata(&mut json, value.as_object().unwrap_or(&empty)));
+                gap = Some(write_metadata(
+                    &mut json,
+                    value.as_object().unwrap_or(&empty),
+                ));
             } else {
                 write_field(&mut json, name, value);
             }
         }
         json.push(b'}');
-        Self { json, gap: gap.unwrap_or(1), meta: Arc::new(Meta::of(object)) }
+        Self {
+            json,
+            gap: gap.unwrap_or(1),
+            meta: Arc::new(Meta::of(object)),
+        }
     }
 
     /// The parsed metadata.
@@ -86,7 +93,12 @@ impl Draft {
     /// Fills in the revision.
     pub fn at(&self, revision: u64) -> Stored {
         let json = splice(&self.json[..self.gap], revision, &self.json[self.gap..]);
-        Stored { revision, json, meta: Arc::clone(&self.meta), gap: self.gap }
+        Stored {
+            revision,
+            json,
+            meta: Arc::clone(&self.meta),
+            gap: self.gap,
+        }
     }
 }
 
@@ -95,12 +107,18 @@ impl Stored {
     pub(crate) fn at(&self, revision: u64) -> Stored {
         let after = self.gap + decimal_length(self.revision);
         let json = splice(&self.json[..self.gap], revision, &self.json[after..]);
-        Stored { revision, json, meta: Arc::clone(&self.meta), gap: self.gap }
+        Stored {
+            revision,
+            json,
+            meta: Arc::clone(&self.meta),
+            gap: self.gap,
+        }
     }
 
     /// Parses the text.
     pub fn value(&self) -> Value {
-        serde_json::from_slice(&self.json).expect("the text was written by Draft or checked on load")
+        serde_json::from_slice(&self.json)
+            .expect("the text was written by Draft or checked on load")
     }
 
     /// The record on disk: revision and gap as little-endian u64 and u32, then the text.
@@ -113,8 +131,12 @@ impl Stored {
     }
 
     pub(super) fn from_disk(record: &[u8]) -> Result<Self, MalformedObject> {
-        let (revision, rest) = record.split_first_chunk::<8>().ok_or(MalformedObject::Record)?;
-        let (gap, json) = rest.split_first_chunk::<4>().ok_or(MalformedObject::Record)?;
+        let (revision, rest) = record
+            .split_first_chunk::<8>()
+            .ok_or(MalformedObject::Record)?;
+        let (gap, json) = rest
+            .split_first_chunk::<4>()
+            .ok_or(MalformedObject::Record)?;
         let revision = u64::from_le_bytes(*revision);
         let gap = u32::from_le_bytes(*gap) as usize;
         let digits = json.get(gap..gap + decimal_length(revision));
@@ -124,7 +146,12 @@ impl Stored {
         // The whole text is parsed, so that damage is found here and not by a reader.
         let object: Value = serde_json::from_slice(json).map_err(MalformedObject::Json)?;
         let meta = Arc::new(Meta::of(&object));
-        Ok(Self { revision, json: Bytes::copy_from_slice(json), meta, gap })
+        Ok(Self {
+            revision,
+            json: Bytes::copy_from_slice(json),
+            meta,
+            gap,
+        })
     }
 }
 
@@ -138,7 +165,11 @@ impl Meta {
                 .collect()
         });
         let owners = metadata["ownerReferences"].as_array().map(|owners| {
-            owners.iter().filter_map(|owner| owner["uid"].as_str()).map(Into::into).collect()
+            owners
+                .iter()
+                .filter_map(|owner| owner["uid"].as_str())
+                .map(Into::into)
+                .collect()
         });
         Self {
             uid: metadata["uid"].as_str().unwrap_or("").into(),
@@ -153,7 +184,10 @@ fn write_metadata(json: &mut Vec<u8>, metadata: &serde_json::Map<String, Value>)
     json.extend_from_slice(br#""metadata":{"resourceVersion":""#);
     let gap = json.len();
     json.push(b'"');
-    for (name, value) in metadata.iter().filter(|(name, _)| *name != "resourceVersion") {
+    for (name, value) in metadata
+        .iter()
+        .filter(|(name, _)| *name != "resourceVersion")
+    {
         json.push(b',');
         write_field(json, name, value);
     }
@@ -177,5 +211,7 @@ fn splice(head: &[u8], revision: u64, tail: &[u8]) -> Bytes {
 }
 
 fn decimal_length(number: u64) -> usize {
-    number.checked_ilog10().map_or(1, |digits| digits as usize + 1)
+    number
+        .checked_ilog10()
+        .map_or(1, |digits| digits as usize + 1)
 }

@@ -132,7 +132,11 @@ impl State {
 
     /// The object under this key.
     pub fn get(&self, key: &Key) -> Option<&Arc<Stored>> {
-        self.resources.get(&key.resource)?.objects.get(&key.namespace)?.get(&key.name)
+        self.resources
+            .get(&key.resource)?
+            .objects
+            .get(&key.namespace)?
+            .get(&key.name)
     }
 
     /// All objects of a resource, of one namespace or of all, ordered by namespace and name.
@@ -140,8 +144,11 @@ impl State {
         &'s self,
         resource: &str,
         namespace: Option<&'s str>,
-    ) -> impl Iterator<Item = (&'s Arc<str>, &'s Arc<str>, &'s Arc<Stored>)> {
-        let objects = self.resources.get(resource).map(|resource| &resource.objects);
+    ) -> impl Iterator<Item = (&'s Arc<str>, &'s Arc<str>, &'s Arc<Stored>)> + use<'s> {
+        let objects = self
+            .resources
+            .get(resource)
+            .map(|resource| &resource.objects);
         objects
             .into_iter()
             .flatten()
@@ -151,8 +158,15 @@ impl State {
 
     /// How many objects a resource has.
     pub fn count(&self, resource: &str) -> usize {
-        let objects = self.resources.get(resource).map(|resource| &resource.objects);
-        objects.into_iter().flatten().map(|(_, names)| names.len()).sum()
+        let objects = self
+            .resources
+            .get(resource)
+            .map(|resource| &resource.objects);
+        objects
+            .into_iter()
+            .flatten()
+            .map(|(_, names)| names.len())
+            .sum()
     }
 
     /// The resources that have, or had, objects.
@@ -166,22 +180,37 @@ impl State {
         resource: &str,
         namespace: Option<&str>,
         revision: u64,
-    ) -> Result<BTreeMap<(Arc<str>, Arc<str>), Arc<Stored>>, Expired> {
-        let mut objects: BTreeMap<_, _> = self
-            .list(resource, namespace)
-            .map(|(at, name, object)| ((Arc::clone(at), Arc::clone(name)), Arc::clone(object)))
-            .collect();
-        for event in self.events_after(resource, revision)?.collect::<Vec<_>>().into_iter().rev() {
+    ) -> Result<BTreeMap<Key, Arc<Stored>>, Expired> {
+        let mut objects: BTreeMap<Key, Arc<Stored>> = self.entries(resource, namespace).collect();
+        let later: Vec<_> = self.events_after(resource, revision)?.collect();
+        for event in later.into_iter().rev() {
             if namespace.is_some_and(|wanted| wanted != &*event.key.namespace) {
                 continue;
             }
-            let at = (Arc::clone(&event.key.namespace), Arc::clone(&event.key.name));
             match &event.before {
-                Some(before) => objects.insert(at, Arc::clone(before)),
-                None => objects.remove(&at),
+                Some(before) => objects.insert(event.key.clone(), Arc::clone(before)),
+                None => objects.remove(&event.key),
             };
         }
         Ok(objects)
+    }
+
+    /// Like [`State::list`], with whole keys.
+    pub fn entries<'s>(
+        &'s self,
+        resource: &str,
+        namespace: Option<&'s str>,
+    ) -> impl Iterator<Item = (Key, Arc<Stored>)> + use<'s> {
+        let resource: Arc<str> = resource.into();
+        let objects = self.list(&resource, namespace);
+        objects.map(move |(namespace, name, object)| {
+            let key = Key {
+                resource: Arc::clone(&resource),
+                namespace: Arc::clone(namespace),
+                name: Arc::clone(name),
+            };
+            (key, Arc::clone(object))
+        })
     }
 
     /// The events of a resource after a revision, oldest first.
@@ -190,13 +219,21 @@ impl State {
         resource: &str,
         revision: u64,
     ) -> Result<impl Iterator<Item = &Arc<Event>>, Expired> {
-        let window = self.resources.get(resource).map(|resource| &resource.window);
+        let window = self
+            .resources
+            .get(resource)
+            .map(|resource| &resource.window);
         let oldest = window.map_or(self.base, |window| window.forgotten);
         if revision < oldest {
-            return Err(Expired { asked: revision, oldest });
+            return Err(Expired {
+                asked: revision,
+                oldest,
+            });
         }
         Ok(window.into_iter().flat_map(move |window| {
-            let first = window.events.partition_point(|event| event.revision() <= revision);
+            let first = window
+                .events
+                .partition_point(|event| event.revision() <= revision);
             window.events.range(first..)
         }))
     }
@@ -232,7 +269,11 @@ impl State {
         self.revision = batch.revision;
         for name in &batch.touched {
             let resource = self.resource(name);
-            let last = resource.window.events.back().map_or(0, |event| event.revision());
+            let last = resource
+                .window
+                .events
+                .back()
+                .map_or(0, |event| event.revision());
             resource.changed.send_replace(last);
         }
         self.revisions.send_replace(self.revision);
@@ -240,9 +281,17 @@ impl State {
 
     fn resource(&mut self, name: &str) -> &mut Resource {
         if !self.resources.contains_key(name) {
-            let window = Window { events: VecDeque::new(), bytes: 0, forgotten: self.base };
+            let window = Window {
+                events: VecDeque::new(),
+                bytes: 0,
+                forgotten: self.base,
+            };
             let changed = watch::Sender::new(self.base);
-            let resource = Resource { objects: BTreeMap::new(), window, changed };
+            let resource = Resource {
+                objects: BTreeMap::new(),
+                window,
+                changed,
+            };
             self.resources.insert(name.into(), resource);
         }
         self.resources.get_mut(name).expect("it was inserted above")
@@ -258,7 +307,10 @@ impl State {
             }
         }
         for owner in now.iter().flat_map(|object| &object.meta.owners) {
-            self.dependents.entry(owner.clone()).or_default().insert(key.clone());
+            self.dependents
+                .entry(owner.clone())
+                .or_default()
+                .insert(key.clone());
         }
     }
 }
@@ -286,7 +338,9 @@ impl Window {
         while self.events.len() > WINDOW_EVENTS
             || (self.bytes > WINDOW_BYTES && self.events.len() > WINDOW_FLOOR)
         {
-            let Some(oldest) = self.events.pop_front() else { break };
+            let Some(oldest) = self.events.pop_front() else {
+                break;
+            };
             self.bytes -= oldest.object.json.len();
             self.forgotten = oldest.revision();
         }
@@ -305,14 +359,26 @@ pub(super) struct Batch {
 impl Batch {
     pub(super) fn on(state: &State) -> Self {
         let revision = state.revision;
-        Self { revision, overlay: BTreeMap::new(), touched: BTreeSet::new(), events: Vec::new() }
+        Self {
+            revision,
+            overlay: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            events: Vec::new(),
+        }
     }
 
     /// Checks a write against the state and what was staged before it, and stages it.
     pub(super) fn stage(&mut self, state: &State, write: Write) -> Result<Arc<Stored>, WriteError> {
-        let Write { key, change, expect, requires } = write;
+        let Write {
+            key,
+            change,
+            expect,
+            requires,
+        } = write;
         if let Some(required) = requires
-            && self.look(state, &required).is_none_or(|object| object.meta.deleting)
+            && self
+                .look(state, &required)
+                .is_none_or(|object| object.meta.deleting)
         {
             return Err(WriteError::Required(required));
         }
@@ -332,9 +398,15 @@ impl Batch {
             (Change::Delete, None) => return Err(WriteError::Gone(key)),
         };
         self.revision = revision;
-        self.overlay.insert(key.clone(), (!deleted).then(|| Arc::clone(&object)));
+        self.overlay
+            .insert(key.clone(), (!deleted).then(|| Arc::clone(&object)));
         self.touched.insert(Arc::clone(&key.resource));
-        self.events.push(Arc::new(Event { key, object: Arc::clone(&object), before, deleted }));
+        self.events.push(Arc::new(Event {
+            key,
+            object: Arc::clone(&object),
+            before,
+            deleted,
+        }));
         Ok(object)
     }
 

@@ -17,23 +17,39 @@ fn object(name: &str, note: &str) -> Value {
 
 fn create(name: &str) -> Write {
     let change = Change::Put(Draft::new(&object(name, "new")));
-    Write { key: key(name), change, expect: Expect::Absent, requires: None }
+    Write {
+        key: key(name),
+        change,
+        expect: Expect::Absent,
+        requires: None,
+    }
 }
 
 fn update(name: &str, revision: u64, note: &str) -> Write {
     let change = Change::Put(Draft::new(&object(name, note)));
-    Write { key: key(name), change, expect: Expect::Revision(revision), requires: None }
+    Write {
+        key: key(name),
+        change,
+        expect: Expect::Revision(revision),
+        requires: None,
+    }
 }
 
 fn delete(name: &str, revision: u64) -> Write {
     let expect = Expect::Revision(revision);
-    Write { key: key(name), change: Change::Delete, expect, requires: None }
+    Write {
+        key: key(name),
+        change: Change::Delete,
+        expect,
+        requires: None,
+    }
 }
 
 fn contents(store: &Store) -> BTreeMap<String, (u64, Value)> {
     let state = store.read();
     let all = state.list(PODS, None);
-    all.map(|(_, name, object)| (name.to_string(), (object.revision, object.value()))).collect()
+    all.map(|(_, name, object)| (name.to_string(), (object.revision, object.value())))
+        .collect()
 }
 
 struct Fixture {
@@ -42,7 +58,9 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap() }
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn storage(&self) -> Storage {
@@ -58,10 +76,16 @@ impl Fixture {
 async fn an_object_carries_its_revision_in_its_text() {
     let store = Store::open(&Storage::Memory).unwrap();
     let stored = store.write(create("a")).await.unwrap();
-    assert_eq!(stored.value()["metadata"]["resourceVersion"], stored.revision.to_string());
+    assert_eq!(
+        stored.value()["metadata"]["resourceVersion"],
+        stored.revision.to_string()
+    );
     assert_eq!(stored.value()["note"], "new");
     let gone = store.write(delete("a", stored.revision)).await.unwrap();
-    assert_eq!(gone.value()["metadata"]["resourceVersion"], (stored.revision + 1).to_string());
+    assert_eq!(
+        gone.value()["metadata"]["resourceVersion"],
+        (stored.revision + 1).to_string()
+    );
     assert!(store.get(&key("a")).is_none());
 }
 
@@ -72,10 +96,22 @@ async fn a_write_that_expects_something_else_changes_nothing() {
     let before = contents(&store);
     let revision = store.read().revision();
     let stale = first.revision - 1;
-    assert!(matches!(store.write(create("a")).await, Err(WriteError::Exists(_))));
-    assert!(matches!(store.write(update("a", stale, "x")).await, Err(WriteError::Changed(_))));
-    assert!(matches!(store.write(delete("a", stale)).await, Err(WriteError::Changed(_))));
-    assert!(matches!(store.write(update("b", stale, "x")).await, Err(WriteError::Gone(_))));
+    assert!(matches!(
+        store.write(create("a")).await,
+        Err(WriteError::Exists(_))
+    ));
+    assert!(matches!(
+        store.write(update("a", stale, "x")).await,
+        Err(WriteError::Changed(_))
+    ));
+    assert!(matches!(
+        store.write(delete("a", stale)).await,
+        Err(WriteError::Changed(_))
+    ));
+    assert!(matches!(
+        store.write(update("b", stale, "x")).await,
+        Err(WriteError::Gone(_))
+    ));
     assert_eq!(contents(&store), before);
     assert_eq!(store.read().revision(), revision);
 }
@@ -83,14 +119,29 @@ async fn a_write_that_expects_something_else_changes_nothing() {
 #[tokio::test]
 async fn a_required_object_must_be_there_and_stay() {
     let store = Store::open(&Storage::Memory).unwrap();
-    let needy = || Write { requires: Some(key("owner")), ..create("needy") };
-    assert!(matches!(store.write(needy()).await, Err(WriteError::Required(_))));
+    let needy = || Write {
+        requires: Some(key("owner")),
+        ..create("needy")
+    };
+    assert!(matches!(
+        store.write(needy()).await,
+        Err(WriteError::Required(_))
+    ));
     let mut owner = object("owner", "");
     owner["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    let leaving = Write { change: Change::Put(Draft::new(&owner)), ..create("owner") };
+    let leaving = Write {
+        change: Change::Put(Draft::new(&owner)),
+        ..create("owner")
+    };
     let leaving = store.write(leaving).await.unwrap();
-    assert!(matches!(store.write(needy()).await, Err(WriteError::Required(_))));
-    store.write(update("owner", leaving.revision, "stays")).await.unwrap();
+    assert!(matches!(
+        store.write(needy()).await,
+        Err(WriteError::Required(_))
+    ));
+    store
+        .write(update("owner", leaving.revision, "stays"))
+        .await
+        .unwrap();
     store.write(needy()).await.unwrap();
 }
 
@@ -111,7 +162,10 @@ async fn acknowledged_writes_survive_a_crash_and_the_revision_never_falls() {
                 if at % 3 == 0 {
                     store.write(delete(&name, made.revision)).await.unwrap();
                 } else {
-                    store.write(update(&name, made.revision, "changed")).await.unwrap();
+                    store
+                        .write(update(&name, made.revision, "changed"))
+                        .await
+                        .unwrap();
                 }
             })
         });
@@ -137,7 +191,10 @@ async fn of_many_writers_of_one_object_each_revision_is_taken_by_one() {
         .map(|at| {
             let store = store.clone();
             tokio::spawn(async move {
-                store.write(update("a", first, &at.to_string())).await.is_ok()
+                store
+                    .write(update("a", first, &at.to_string()))
+                    .await
+                    .is_ok()
             })
         })
         .collect();
@@ -169,7 +226,9 @@ async fn a_feed_is_ordered_and_complete_from_any_revision() {
         .collect();
     let mut seen = Vec::new();
     while seen.len() < 800 {
-        let events = tokio::time::timeout(Duration::from_secs(20), live.next()).await.unwrap();
+        let events = tokio::time::timeout(Duration::from_secs(20), live.next())
+            .await
+            .unwrap();
         seen.extend(events.unwrap().iter().map(|event| event.revision()));
     }
     for writer in writers {
@@ -198,7 +257,11 @@ async fn a_reader_behind_the_window_learns_that_it_lost_its_place() {
     let mut slow = store.feed(PODS, Scope::All, start).unwrap();
     let mut revision = store.write(create("a")).await.unwrap().revision;
     for at in 0..10_000 {
-        revision = store.write(update("a", revision, &at.to_string())).await.unwrap().revision;
+        revision = store
+            .write(update("a", revision, &at.to_string()))
+            .await
+            .unwrap()
+            .revision;
     }
     assert!(slow.take().is_err());
     assert!(store.feed(PODS, Scope::All, start).is_err());
@@ -231,7 +294,7 @@ async fn the_past_can_be_listed_within_the_window() {
     let past = store.read().list_at(PODS, None, b.revision).unwrap();
     let past: BTreeMap<_, _> = past
         .into_iter()
-        .map(|((_, name), object)| (name.to_string(), (object.revision, object.value())))
+        .map(|(key, object)| (key.name.to_string(), (object.revision, object.value())))
         .collect();
     assert_eq!(past, then);
 }
@@ -239,8 +302,13 @@ async fn the_past_can_be_listed_within_the_window() {
 #[tokio::test]
 async fn a_feed_of_one_namespace_sees_no_other() {
     let store = Store::open(&Storage::Memory).unwrap();
-    let mut feed = store.feed(PODS, Scope::Namespace("default".into()), 1).unwrap();
-    let elsewhere = Write { key: Key::new(PODS, "other", "x"), ..create("x") };
+    let mut feed = store
+        .feed(PODS, Scope::Namespace("default".into()), 1)
+        .unwrap();
+    let elsewhere = Write {
+        key: Key::new(PODS, "other", "x"),
+        ..create("x")
+    };
     store.write(elsewhere).await.unwrap();
     assert!(feed.take().unwrap().is_empty());
     store.write(create("here")).await.unwrap();
@@ -254,7 +322,10 @@ async fn a_closed_store_reads_but_does_not_write() {
     let store = fixture.open();
     store.write(create("a")).await.unwrap();
     store.close().await;
-    assert!(matches!(store.write(create("b")).await, Err(WriteError::Closed)));
+    assert!(matches!(
+        store.write(create("b")).await,
+        Err(WriteError::Closed)
+    ));
     assert!(store.get(&key("a")).is_some());
     // The file is free again although a handle is left.
     assert_eq!(contents(&fixture.open()).len(), 1);
@@ -266,14 +337,24 @@ fn a_store_in_use_and_a_foreign_format_are_refused() {
     let fixture = Fixture::new();
     let store = fixture.open();
     let path = fixture.directory.path().join("store.redb");
-    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(matches!(Store::open(&fixture.storage()), Err(OpenError::InUse { .. })));
+    assert_eq!(
+        std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    assert!(matches!(
+        Store::open(&fixture.storage()),
+        Err(OpenError::InUse { .. })
+    ));
     drop(store);
     {
         let database = redb::Database::create(&path).unwrap();
         let transaction = database.begin_write().unwrap();
         let table: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("numbers");
-        transaction.open_table(table).unwrap().insert("format", 99).unwrap();
+        transaction
+            .open_table(table)
+            .unwrap()
+            .insert("format", 99)
+            .unwrap();
         transaction.commit().unwrap();
     }
     assert!(matches!(
@@ -292,7 +373,12 @@ fn a_damaged_record_is_named() {
         let transaction = database.begin_write().unwrap();
         let table: redb::TableDefinition<'_, &str, &[u8]> = redb::TableDefinition::new("objects");
         let mut objects = transaction.open_table(table).unwrap();
-        objects.insert("pods\0default\0a", b"\x01\0\0\0\0\0\0\0\0\0\0\0{".as_slice()).unwrap();
+        objects
+            .insert(
+                "pods\0default\0a",
+                b"\x01\0\0\0\0\0\0\0\0\0\0\0{".as_slice(),
+            )
+            .unwrap();
         drop(objects);
         transaction.commit().unwrap();
     }
@@ -307,9 +393,18 @@ async fn owners_know_their_dependents() {
     let store = Store::open(&Storage::Memory).unwrap();
     let mut owned = object("a", "");
     owned["metadata"]["ownerReferences"] = json!([{ "uid": "boss" }]);
-    let write = Write { change: Change::Put(Draft::new(&owned)), ..create("a") };
+    let write = Write {
+        change: Change::Put(Draft::new(&owned)),
+        ..create("a")
+    };
     let stored = store.write(write).await.unwrap();
-    assert_eq!(store.read().dependents("boss").collect::<Vec<_>>(), [&key("a")]);
-    store.write(update("a", stored.revision, "free")).await.unwrap();
+    assert_eq!(
+        store.read().dependents("boss").collect::<Vec<_>>(),
+        [&key("a")]
+    );
+    store
+        .write(update("a", stored.revision, "free"))
+        .await
+        .unwrap();
     assert_eq!(store.read().dependents("boss").count(), 0);
 }

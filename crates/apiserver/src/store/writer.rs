@@ -9,10 +9,10 @@ use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::WriteError;
 use super::disk::Disk;
 use super::object::Stored;
 use super::state::{Batch, State, Write};
-use super::WriteError;
 
 /// The most writes that share one flush; bounds the latency of the first of them.
 const GROUP: usize = 512;
@@ -59,7 +59,10 @@ fn run(disk: &Disk, state: &RwLock<State>, mut queue: mpsc::Receiver<Queued>) {
         };
         if let Some(batch) = batch.take_if(|batch| !batch.events().is_empty()) {
             match disk.commit(&batch) {
-                Ok(()) => state.write().unwrap_or_else(PoisonError::into_inner).apply(batch),
+                Ok(()) => state
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .apply(batch),
                 Err(error) => {
                     tracing::error!(%error, "the store could not be written; restart to go on");
                     let why: Arc<str> = error.to_string().into();

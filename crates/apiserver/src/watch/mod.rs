@@ -72,11 +72,23 @@ mod tests {
     fn a_selector_turns_changes_into_appearing_and_vanishing() {
         assert_eq!(seen(None, "red", false), Some((Sort::Added, 7, true)));
         assert_eq!(seen(None, "blue", false), None);
-        assert_eq!(seen(Some("blue"), "red", false), Some((Sort::Added, 7, true)));
-        assert_eq!(seen(Some("red"), "red", false), Some((Sort::Modified, 7, true)));
-        assert_eq!(seen(Some("red"), "blue", false), Some((Sort::Deleted, 7, true)));
+        assert_eq!(
+            seen(Some("blue"), "red", false),
+            Some((Sort::Added, 7, true))
+        );
+        assert_eq!(
+            seen(Some("red"), "red", false),
+            Some((Sort::Modified, 7, true))
+        );
+        assert_eq!(
+            seen(Some("red"), "blue", false),
+            Some((Sort::Deleted, 7, true))
+        );
         assert_eq!(seen(Some("blue"), "blue", false), None);
-        assert_eq!(seen(Some("red"), "red", true), Some((Sort::Deleted, 7, true)));
+        assert_eq!(
+            seen(Some("red"), "red", true),
+            Some((Sort::Deleted, 7, true))
+        );
         assert_eq!(seen(Some("blue"), "blue", true), None);
     }
 }

@@ -1,0 +1,434 @@
+//! The API over HTTPS, as an unmodified kubectl sees it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use orlop_apiserver::{
+    ApiServer, Config, LogError, LogRequest, LogSource, LogStream, Pki, Storage,
+};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpListener;
+use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// How long one kubectl may take; generous, since the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A log that says what was asked for.
+#[derive(Default)]
+struct Echo {
+    asked: Mutex<Option<LogRequest>>,
+}
+
+impl LogSource for Echo {
+    fn open(&self, request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
+        let lines = request.tail_lines.unwrap_or(3);
+        *self.asked.lock().unwrap() = Some(request);
+        Box::pin(async move {
+            let lines = (1..=lines).map(|line| Ok(Bytes::from(format!("line {line}\n"))));
+            Ok(futures::stream::iter(lines.collect::<Vec<_>>()).boxed())
+        })
+    }
+}
+
+struct Served {
+    directory: tempfile::TempDir,
+    url: String,
+    logs: Arc<Echo>,
+    stop: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<()>,
+}
+
+impl Served {
+    async fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let logs = Arc::new(Echo::default());
+        let mut config = Config::new(Storage::Disk(directory.path().join("store.redb")));
+        config.logs = Some(Arc::clone(&logs) as Arc<dyn LogSource>);
+        let server = ApiServer::open(config).await.unwrap();
+        let pki = Pki::open(&directory.path().join("pki"), jiff::Timestamp::now()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        pki.write_kubeconfig(&directory.path().join("kubeconfig"), &url)
+            .unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = server.serve(listener, pki.tls(&[]).unwrap(), async {
+            drop(stopped.await);
+        });
+        let serving = tokio::spawn(async move {
+            serving.await;
+            server.shutdown().await;
+        });
+        Self {
+            directory,
+            url,
+            logs,
+            stop: Some(stop),
+            serving,
+        }
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.directory.path().join("kubeconfig")
+    }
+
+    fn command(&self, arguments: &str) -> Command {
+        let mut command = Command::new("kubectl");
+        command
+            .args(arguments.split_whitespace())
+            .env("KUBECONFIG", self.kubeconfig())
+            .env("HOME", self.directory.path())
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    async fn output(&self, arguments: &str) -> Output {
+        let output = self.command(arguments).output();
+        tokio::time::timeout(PATIENCE, output)
+            .await
+            .expect("kubectl took too long")
+            .unwrap()
+    }
+
+    /// Runs kubectl, which must succeed, and gives its output.
+    async fn kubectl(&self, arguments: &str) -> String {
+        let output = self.output(arguments).await;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(
+            output.status.success(),
+            "kubectl {arguments}: {}",
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    }
+
+    /// Runs kubectl, which must fail, and gives its complaint.
+    async fn refused(&self, arguments: &str) -> String {
+        let output = self.output(arguments).await;
+        assert!(!output.status.success(), "kubectl {arguments} succeeded");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    /// Runs kubectl with this text as its input.
+    async fn feed(&self, arguments: &str, input: &str) -> String {
+        let mut command = self.command(arguments);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(input.as_bytes())
+            .await
+            .unwrap();
+        let output = tokio::time::timeout(PATIENCE, child.wait_with_output());
+        let output = output.await.expect("kubectl took too long").unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "kubectl {arguments}: {errors}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    async fn stop(mut self) {
+        drop(self.stop.take());
+        tokio::time::timeout(PATIENCE, &mut self.serving)
+            .await
+            .expect("the server didn't stop")
+            .unwrap();
+    }
+}
+
+/// Whether these tests can run here; says so if not.
+fn kubectl_is_missing() -> bool {
+    let found = std::env::var_os("PATH").is_some_and(|path| {
+        std::env::split_paths(&path).any(|folder| is_file(&folder.join("kubectl")))
+    });
+    if !found {
+        println!("skipped: there is no kubectl on this machine; install kubernetes-client");
+    }
+    !found
+}
+
+fn is_file(path: &Path) -> bool {
+    path.is_file()
+}
+
+const EXAMPLE: &str = r#"
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata:
+  name: local
+  annotations: {storageclass.kubernetes.io/is-default-class: "true"}
+provisioner: local.example.com
+allowVolumeExpansion: true
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 64Mi}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, labels: {app: web}}
+spec:
+  containers:
+  - name: main
+    image: busybox
+    command: [sleep, "1000"]
+    volumeMounts: [{name: data, mountPath: /data}]
+  volumes:
+  - name: data
+    persistentVolumeClaim: {claimName: data}
+"#;
+
+/// The first words of each line.
+fn columns(table: &str, count: usize) -> Vec<Vec<&str>> {
+    table
+        .lines()
+        .map(|line| line.split_whitespace().take(count).collect())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_is_applied_looked_at_changed_and_deleted() {
+    if kubectl_is_missing() {
+        return;
+    }
+    let cluster = Served::start().await;
+    let applied = cluster.feed("apply -f -", EXAMPLE).await;
+    assert_eq!(
+        applied,
+        "storageclass.storage.k8s.io/local created\n\
+         persistentvolumeclaim/data created\n\
+         pod/web created\n"
+    );
+    let again = cluster.feed("apply -f -", EXAMPLE).await;
+    assert_eq!(again.matches("unchanged").count(), 3, "{again}");
+    let server_side = cluster
+        .feed("apply --server-side --force-conflicts -f -", EXAMPLE)
+        .await;
+    assert_eq!(
+        server_side.matches("serverside-applied").count(),
+        3,
+        "{server_side}"
+    );
+    assert_eq!(
+        columns(&cluster.kubectl("get pvc").await, 3),
+        [
+            vec!["NAME", "STATUS", "VOLUME"],
+            vec!["data", "Pending", "local"]
+        ]
+    );
+    let wide = cluster.kubectl("get pod -o wide").await;
+    assert!(wide.contains("NOMINATED NODE"), "{wide}");
+    let described = cluster.kubectl("describe pvc data").await;
+    assert!(described.contains("Used By:       web"), "{described}");
+    assert!(
+        described.contains("[kubernetes.io/pvc-protection]"),
+        "{described}"
+    );
+    cluster.kubectl("label pvc data colour=red").await;
+    cluster.kubectl("annotate pvc data note=hello").await;
+    assert_eq!(
+        cluster.kubectl("get pvc -l colour=red -o name").await,
+        "persistentvolumeclaim/data\n"
+    );
+    assert_eq!(cluster.kubectl("get pvc -l colour!=red -o name").await, "");
+    cluster
+        .kubectl(r#"patch pod web -p {"metadata":{"labels":{"tier":"front"}}}"#)
+        .await;
+    cluster
+        .kubectl(r#"patch pod web --subresource=status --type=merge -p {"status":{"conditions":[{"type":"Ready","status":"True"}]}}"#)
+        .await;
+    cluster
+        .kubectl("wait --for=condition=Ready pod/web --timeout=30s")
+        .await;
+    let refused = cluster
+        .refused(r#"patch pvc data -p {"spec":{"accessModes":["ReadWriteMany"]}}"#)
+        .await;
+    assert!(
+        refused.contains("spec is immutable after creation"),
+        "{refused}"
+    );
+    assert_eq!(
+        cluster.refused("get pvc nothing").await,
+        "Error from server (NotFound): persistentvolumeclaims \"nothing\" not found\n"
+    );
+    // Nobody here removes the finalizer, so the deletion waits until the test does.
+    let deleting = cluster
+        .command("delete pvc data")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let waited =
+        cluster.kubectl("wait --for=jsonpath={.metadata.deletionTimestamp} pvc/data --timeout=30s");
+    waited.await;
+    assert_eq!(
+        columns(&cluster.kubectl("get pvc").await, 2)[1],
+        ["data", "Terminating"]
+    );
+    cluster
+        .kubectl(r#"patch pvc data --type=merge -p {"metadata":{"finalizers":null}}"#)
+        .await;
+    let deleted = tokio::time::timeout(PATIENCE, deleting.wait_with_output())
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(deleted.status.success());
+    cluster.kubectl("delete pod/web sc/local").await;
+    assert_eq!(cluster.kubectl("get sc,pvc,pod -o name").await, "");
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_simple_kinds_are_created_by_their_own_commands() {
+    if kubectl_is_missing() {
+        return;
+    }
+    let cluster = Served::start().await;
+    cluster.kubectl("create namespace team").await;
+    cluster
+        .kubectl("-n team create configmap m --from-literal=k=v")
+        .await;
+    cluster
+        .kubectl("-n team create secret generic s --from-literal=k=v")
+        .await;
+    cluster.kubectl("-n team create serviceaccount a").await;
+    assert_eq!(
+        cluster
+            .kubectl("-n team get secret s -o jsonpath={.data.k}")
+            .await,
+        "dg=="
+    );
+    assert_eq!(
+        cluster
+            .kubectl("-n team get cm m -o jsonpath={.data.k}")
+            .await,
+        "v"
+    );
+    cluster.kubectl("delete namespace team --timeout=30s").await;
+    let refused = cluster.refused("get namespace team").await;
+    assert!(refused.contains("not found"), "{refused}");
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_shows_what_happens() {
+    if kubectl_is_missing() {
+        return;
+    }
+    let cluster = Served::start().await;
+    cluster.kubectl("create configmap first").await;
+    let mut watching: Child = cluster
+        .command("get cm --watch")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut next = async || {
+        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
+        line.expect("the watch stayed silent")
+            .unwrap()
+            .expect("the watch ended")
+    };
+    assert!(next().await.starts_with("NAME"));
+    assert!(next().await.starts_with("first"));
+    cluster.kubectl("create configmap second").await;
+    assert!(next().await.starts_with("second"));
+    cluster.kubectl("delete cm second").await;
+    assert!(next().await.starts_with("second"));
+    // The server must stop although somebody watches.
+    cluster.stop().await;
+    watching.kill().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_come_from_whoever_keeps_them() {
+    if kubectl_is_missing() {
+        return;
+    }
+    let cluster = Served::start().await;
+    cluster.feed("apply -f -", EXAMPLE).await;
+    let refused = cluster.refused("logs web").await;
+    assert!(
+        refused.contains("pod web does not have a host assigned"),
+        "{refused}"
+    );
+    let binding = r#"{"apiVersion":"v1","kind":"Binding","metadata":{"name":"web"},"target":{"kind":"Node","name":"n1"}}"#;
+    cluster
+        .feed(
+            "create --raw /api/v1/namespaces/default/pods/web/binding -f -",
+            binding,
+        )
+        .await;
+    assert_eq!(
+        cluster.kubectl("logs web --tail=2").await,
+        "line 1\nline 2\n"
+    );
+    let asked = cluster.logs.asked.lock().unwrap().clone().unwrap();
+    assert_eq!(
+        (asked.container.as_str(), asked.node.as_str()),
+        ("main", "n1")
+    );
+    assert_eq!((asked.tail_lines, asked.follow), (Some(2), false));
+    let refused = cluster.refused("logs web -c other").await;
+    assert!(
+        refused.contains("container other is not valid for pod web"),
+        "{refused}"
+    );
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_only_learn_that_the_server_lives() {
+    if kubectl_is_missing() {
+        return;
+    }
+    let cluster = Served::start().await;
+    let stranger = |path: &'static str| {
+        let mut command = Command::new("kubectl");
+        command
+            .args([
+                "--kubeconfig=/dev/null",
+                "--insecure-skip-tls-verify",
+                "--token=nobody",
+                "get",
+            ])
+            .arg(format!("--server={}", cluster.url))
+            .args(["--raw", path])
+            .stdin(Stdio::null())
+            .env("HOME", cluster.directory.path())
+            .kill_on_drop(true);
+        async move {
+            tokio::time::timeout(PATIENCE, command.output())
+                .await
+                .unwrap()
+                .unwrap()
+        }
+    };
+    let healthy = stranger("/healthz").await;
+    assert_eq!(
+        String::from_utf8_lossy(&healthy.stdout),
+        "ok",
+        "{healthy:?}"
+    );
+    for path in ["/api/v1/secrets", "/metrics", "/openapi/v2"] {
+        let refused = stranger(path).await;
+        let complaint = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success(), "{path} was served to a stranger");
+        assert!(complaint.contains("must be logged in"), "{complaint}");
+    }
+    cluster.stop().await;
+}
