@@ -1,1 +1,284 @@
-//! placeholder
+//! The node: the kubelet's storage half, and a pod runner.
+//!
+//! From "a pod was placed here" to "its processes run and see their volumes", and back.
+//! The folder has the kubelet's layout; drivers register over the kubelet's plugin
+//! registration; what a pod needs is decided by two pure functions, one per volume
+//! (`volumes::decide`) and one per pod (`pods::decide`), and carried out by thin shells.
+//!
+//! Invariants:
+//! - Pods outlive this role: it may be killed at any instruction, and its successor takes
+//!   over what runs and what is mounted.
+//! - An effect is on record before it happens and until its reverse is certain.
+//! - Nothing is unmounted while a container that may use it runs, and nothing at all
+//!   before the pods of this node have been read from the API server.
+//! - Nothing is removed across a mount point.
+//!
+//! Seams, each with a real and a simulated side: [`Runner`] (containers),
+//! [`DriverConnector`] (drivers), [`Registrations`] (who registers).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use orlop_model::{Claim, CsiDriver, Node as NodeObject, Pod};
+use orlop_runtime::{Backoff, Change, Process, Queue, work};
+
+mod checkpoint;
+mod drivers;
+mod identity;
+mod layout;
+mod plugins;
+mod pods;
+mod registration;
+mod runner;
+mod volumes;
+mod words;
+
+pub use drivers::{DriverConnector, SocketDrivers};
+pub use layout::{Layout, PodUid, Run, log_path};
+pub use registration::{
+    Announcement, Announcer, ChannelRegistrations, PluginId, Registrations, Sighting,
+    SocketRegistrations, Work,
+};
+pub use runner::{ContainerId, Finish, Found, HostRunner, Runner, RunnerError, RunningContainer};
+
+/// Pods and volumes that are worked on at the same time.
+const AT_ONCE: usize = 32;
+
+/// Who the node is and where it lives.
+#[derive(Debug, Clone)]
+pub struct NodeConfig {
+    /// The node's name.
+    pub name: String,
+    /// The kubelet's root folder.
+    pub root: PathBuf,
+    /// The address that pods and the node report.
+    pub address: String,
+    /// Labels beside the usual ones.
+    pub labels: BTreeMap<String, String>,
+    /// How many pods fit.
+    pub max_pods: u32,
+    /// Folders of the host that containers must find empty.
+    pub hidden: Vec<PathBuf>,
+}
+
+impl NodeConfig {
+    /// A node with the usual traits; its own folder is hidden from containers.
+    pub fn new(name: impl Into<String>, root: impl Into<PathBuf>) -> Self {
+        let root = root.into();
+        Self {
+            name: name.into(),
+            hidden: vec![root.clone()],
+            root,
+            address: "127.0.0.1".to_owned(),
+            labels: BTreeMap::new(),
+            max_pods: 110,
+        }
+    }
+}
+
+/// What differs between a real node and a simulated one.
+pub struct Seams {
+    /// Runs containers.
+    pub runner: Arc<dyn Runner>,
+    /// Reaches drivers.
+    pub connector: Arc<dyn DriverConnector>,
+    /// Tells who registers.
+    pub registrations: Box<dyn Registrations>,
+}
+
+/// A node that runs; its tasks live as long as its process.
+pub struct RunningNode {
+    pods: Arc<pods::Pods>,
+}
+
+impl RunningNode {
+    /// Stops all pods and takes all volumes away, and returns when that is done; no pod
+    /// gets more than `longest` to end by itself. Objects stay as they are, so that the
+    /// next node role starts the pods again. Nothing starts any more on this one.
+    pub async fn stop_all_pods(&self, longest: Duration) {
+        self.pods.stop_all(longest).await;
+    }
+}
+
+/// Starts a node on a process. Returns at once; the node registers itself and begins to
+/// work as soon as the API server answers.
+pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode {
+    let NodeConfig {
+        name,
+        root,
+        address,
+        labels,
+        max_pods,
+        hidden,
+    } = config;
+    let Seams {
+        runner,
+        connector,
+        registrations,
+    } = seams;
+    let layout = Layout::new(root);
+    let found = checkpoint::scan(&layout);
+    let found_pods = found.pods.clone();
+
+    let pod_cache = process
+        .informers
+        .fields::<Pod>(&format!("spec.nodeName={name}"));
+    let node_cache = process
+        .informers
+        .fields::<NodeObject>(&format!("metadata.name={name}"));
+    let csi_drivers = process.cache::<CsiDriver>();
+    let drivers = drivers::Drivers::default();
+    let recorder = process.recorder("kubelet");
+    let pod_queue: Queue<PodUid> = Queue::new(Backoff::default());
+
+    let volumes = Arc::new(volumes::Volumes::new(
+        volumes::Parts {
+            node_name: name.clone(),
+            layout: layout.clone(),
+            cluster: process.cluster.clone(),
+            recorder: recorder.clone(),
+            node: node_cache.clone(),
+            csi_drivers: csi_drivers.clone(),
+            drivers: drivers.clone(),
+            pods: pod_queue.clone(),
+        },
+        found,
+    ));
+    let (pods, watched) = pods::Pods::new(
+        pods::Parts {
+            address: address.clone(),
+            hidden,
+            layout,
+            cluster: process.cluster.clone(),
+            clock: process.clock,
+            recorder,
+            pods: pod_cache.clone(),
+            runner,
+            volumes: volumes.clone(),
+            queue: pod_queue.clone(),
+        },
+        found_pods.into_iter().chain(volumes.pods()).collect(),
+    );
+    let pods = Arc::new(pods);
+
+    let identity = identity::Identity {
+        name: name.clone(),
+        address,
+        labels,
+        max_pods,
+        cluster: process.cluster.clone(),
+        clock: process.clock,
+        node: node_cache.clone(),
+    };
+    let registrar = registration::Registrar {
+        node_name: name,
+        cluster: process.cluster.clone(),
+        connector,
+        drivers,
+        ready: {
+            let volumes = volumes.clone();
+            Box::new(move |driver| volumes.look_at_all(Some(driver)))
+        },
+    };
+    process.spawn("node", async move {
+        identity.settle().await;
+        tokio::join!(identity.live(), registrar.run(registrations));
+    });
+    process.spawn("containers", pods.clone().watch_exits(watched));
+
+    let claims = process.cache::<Claim>();
+    let woken = Wakers {
+        volumes: volumes.clone(),
+        queue: pod_queue.clone(),
+    };
+    process.spawn("pods", {
+        let (pods, volumes) = (pods.clone(), volumes.clone());
+        async move {
+            // Until all of this is read, nobody knows what may be unmounted.
+            tokio::join!(
+                pod_cache.synced(),
+                node_cache.synced(),
+                csi_drivers.synced()
+            );
+            volumes.trust_report();
+            woken.subscribe(&pod_cache, &node_cache, &csi_drivers, &claims);
+            pods.look_at_all();
+            volumes.look_at_all(None);
+            volumes.in_use_queue.add(());
+            let turn = |uid| pods.turn(uid);
+            let device_turn = async |key| {
+                let outcome = volumes.turn(key).await;
+                pods.progressed();
+                outcome
+            };
+            tokio::join!(
+                work(pod_queue, AT_ONCE, turn),
+                work(volumes.queue.clone(), AT_ONCE, device_turn),
+                work(volumes.in_use_queue.clone(), 1, |unit| volumes
+                    .report_turn(unit)),
+            );
+        }
+    });
+    RunningNode { pods }
+}
+
+/// Turns changes on the API server into looks.
+struct Wakers {
+    volumes: Arc<volumes::Volumes>,
+    queue: Queue<PodUid>,
+}
+
+impl Wakers {
+    fn subscribe(
+        self,
+        pods: &orlop_runtime::Cache<Pod>,
+        nodes: &orlop_runtime::Cache<NodeObject>,
+        csi_drivers: &orlop_runtime::Cache<CsiDriver>,
+        claims: &orlop_runtime::Cache<Claim>,
+    ) {
+        let Self { volumes, queue } = self;
+        let by_claim = pods.index("claims", |pod| {
+            pod.claims().map(|(_, key)| key.to_string()).collect()
+        });
+        {
+            let queue = queue.clone();
+            pods.subscribe(move |change| {
+                // A pod that took the place of another: both need a look.
+                if let Change::Applied {
+                    old: Some(old),
+                    new,
+                } = change
+                    && old.metadata.uid != new.metadata.uid
+                    && let Some(uid) = PodUid::new(&old.metadata.uid)
+                {
+                    queue.add(uid);
+                }
+                if let Some(uid) = PodUid::new(&change.object().metadata.uid) {
+                    queue.add(uid);
+                }
+            });
+        }
+        claims.subscribe(move |change| {
+            for uid in pods::Pods::users_of(&by_claim, &change.object().metadata.key()) {
+                queue.add(uid);
+            }
+        });
+        {
+            let volumes = volumes.clone();
+            nodes.subscribe(move |change| {
+                let attached = |node: &NodeObject| node.status.volumes_attached.clone();
+                if let Change::Applied { old, new } = change
+                    && old.map(|old| attached(old)) != Some(attached(new))
+                {
+                    volumes.look_at_all(None);
+                }
+            });
+        }
+        csi_drivers.subscribe(move |change| {
+            volumes.look_at_all(Some(&change.object().metadata.name));
+            volumes.in_use_queue.add(());
+        });
+    }
+}

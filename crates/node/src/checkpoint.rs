@@ -1,0 +1,274 @@
+//! What the node knows of its volumes after a restart: the kubelet's `vol_data.json`
+//! files, written before the effect that they announce and removed after its reverse.
+//!
+//! Reading decides nothing: everything found is uncertain, since the call that a file
+//! announces may have been made or not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use crate::layout::{Layout, PodUid};
+use crate::volumes::{DeviceKey, Shape};
+
+const FILE: &str = "vol_data.json";
+
+/// A checkpoint, with the kubelet's keys. The staging folder's has only two of them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct VolumeData {
+    #[serde(rename = "attachmentID", skip_serializing_if = "String::is_empty")]
+    pub(crate) attachment_id: String,
+    pub(crate) driver_name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) node_name: String,
+    #[serde(rename = "specVolID", skip_serializing_if = "String::is_empty")]
+    pub(crate) spec_volume: String,
+    pub(crate) volume_handle: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) volume_lifecycle_mode: String,
+}
+
+impl VolumeData {
+    /// The checkpoint of a staged volume.
+    pub(crate) fn staged(key: &DeviceKey) -> Self {
+        Self {
+            driver_name: key.driver.clone(),
+            volume_handle: key.handle.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Writes it into a folder, which is made with the kubelet's mode. It must survive
+    /// this process, not the host: no mount does either.
+    pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
+        make_folder(folder)?;
+        let json = serde_json::to_vec(self)?;
+        orlop_host::write_volatile(&folder.join(FILE), &json, 0o600)
+    }
+
+    /// `None` if there is none, or none that can be read.
+    pub(crate) fn read(folder: &Path) -> Option<Self> {
+        let path = folder.join(FILE);
+        let json = std::fs::read(&path).ok()?;
+        serde_json::from_slice(&json)
+            .inspect_err(|error| {
+                warn!(path = %path.display(), %error, "skipping a checkpoint that can't be read");
+            })
+            .ok()
+    }
+
+    fn key(&self) -> Option<DeviceKey> {
+        let safe = Layout::is_safe(&self.driver_name) && !self.volume_handle.is_empty();
+        safe.then(|| DeviceKey {
+            driver: self.driver_name.clone(),
+            handle: self.volume_handle.clone(),
+        })
+    }
+}
+
+/// Makes a folder and its parents, closed to others.
+pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o750)
+        .create(folder)
+}
+
+/// Removes the checkpoint and its folder, never anything else: a folder that is not
+/// empty holds what nobody knows of, and stays.
+pub(crate) fn remove(folder: &Path) -> io::Result<()> {
+    gone(std::fs::remove_file(folder.join(FILE)))?;
+    gone(std::fs::remove_dir(folder))
+}
+
+/// Treats what is not there as removed.
+pub(crate) fn gone(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// What the checkpoints tell.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) devices: BTreeMap<DeviceKey, FoundDevice>,
+    /// Every pod that has a folder.
+    pub(crate) pods: BTreeSet<PodUid>,
+}
+
+/// What the checkpoints tell of one volume.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FoundDevice {
+    pub(crate) shape: Shape,
+    pub(crate) maybe_staged: bool,
+    /// Volume name by pod.
+    pub(crate) maybe_published: BTreeMap<PodUid, String>,
+}
+
+/// Reads all checkpoints.
+pub(crate) fn scan(layout: &Layout) -> Found {
+    let mut found = Found::default();
+    for (driver, folder) in entries(&layout.csi()) {
+        if driver == "volumeDevices" {
+            continue;
+        }
+        for (_, folder) in entries(&folder) {
+            if let Some(key) = VolumeData::read(&folder).and_then(|data| data.key()) {
+                found.device(key, Shape::Files).maybe_staged = true;
+            }
+        }
+    }
+    for (volume, folder) in entries(&layout.block()) {
+        let Some(data) = VolumeData::read(&folder.join("data")) else {
+            continue;
+        };
+        let Some(key) = data.key() else { continue };
+        let shape = Shape::Block {
+            volume: volume.clone(),
+        };
+        let device = found.device(key, shape);
+        device.maybe_staged = true;
+        for (pod, _) in entries(&layout.block_publications(&volume)) {
+            if let Some(pod) = PodUid::new(pod) {
+                device.maybe_published.insert(pod, volume.clone());
+            }
+        }
+    }
+    for (pod, _) in entries(&layout.pods()) {
+        let Some(pod) = PodUid::new(pod) else {
+            continue;
+        };
+        for (volume, folder) in entries(&layout.csi_volumes(&pod)) {
+            match VolumeData::read(&folder).and_then(|data| data.key()) {
+                Some(key) => {
+                    let device = found.device(key, Shape::Files);
+                    device.maybe_published.insert(pod.clone(), volume);
+                }
+                // A crash between the last two steps of a removal, or the first two of
+                // a publication; a mount in it keeps the folder from being removed.
+                None => {
+                    let _it_stays_if_it_is_not_empty = std::fs::remove_dir(&folder);
+                }
+            }
+        }
+        found.pods.insert(pod);
+    }
+    found
+}
+
+impl Found {
+    fn device(&mut self, key: DeviceKey, shape: Shape) -> &mut FoundDevice {
+        self.devices.entry(key).or_insert_with(|| FoundDevice {
+            shape,
+            maybe_staged: false,
+            maybe_published: BTreeMap::new(),
+        })
+    }
+}
+
+fn entries(folder: &Path) -> Vec<(String, PathBuf)> {
+    let Ok(read) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut entries: Vec<_> = read
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            Some((entry.file_name().into_string().ok()?, entry.path()))
+        })
+        .collect();
+    entries.sort();
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> DeviceKey {
+        DeviceKey {
+            driver: "d.example".into(),
+            handle: "h-1".into(),
+        }
+    }
+
+    #[test]
+    fn what_was_announced_is_found_again() {
+        let root = tempfile::tempdir().expect("a folder");
+        let layout = Layout::new(root.path());
+        let pod = PodUid::new("u-1").expect("a uid");
+        VolumeData::staged(&key())
+            .write(&layout.staging_folder("d.example", "h-1"))
+            .expect("written");
+        let data = VolumeData {
+            spec_volume: "pv".into(),
+            ..VolumeData::staged(&key())
+        };
+        let folder = layout.csi_volumes(&pod).join("pv");
+        data.write(&folder).expect("written");
+        let found = scan(&layout);
+        let device = &found.devices[&key()];
+        assert!(device.maybe_staged);
+        assert_eq!(
+            device.maybe_published,
+            BTreeMap::from([(pod.clone(), "pv".to_owned())])
+        );
+        assert_eq!(found.pods, BTreeSet::from([pod]));
+
+        remove(&folder).expect("removed");
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn a_block_volume_is_found_again_with_its_pods() {
+        let root = tempfile::tempdir().expect("a folder");
+        let layout = Layout::new(root.path());
+        let pod = PodUid::new("u-1").expect("a uid");
+        VolumeData::staged(&key())
+            .write(&layout.block_data("pv"))
+            .expect("written");
+        make_folder(&layout.block_publications("pv")).expect("made");
+        std::fs::write(layout.block_target("pv", &pod), "").expect("a file");
+        let found = scan(&layout);
+        let device = &found.devices[&key()];
+        assert_eq!(
+            device.shape,
+            Shape::Block {
+                volume: "pv".into()
+            }
+        );
+        assert!(device.maybe_published.contains_key(&pod));
+    }
+
+    #[test]
+    fn garbage_is_skipped_and_a_folder_with_content_stays() {
+        let root = tempfile::tempdir().expect("a folder");
+        let layout = Layout::new(root.path());
+        let pod = PodUid::new("u-1").expect("a uid");
+        let folder = layout.csi_volumes(&pod).join("pv");
+        make_folder(&folder.join("mount")).expect("made");
+        std::fs::write(folder.join(FILE), "{").expect("a file");
+        assert!(scan(&layout).devices.is_empty());
+        assert!(folder.join("mount").exists());
+    }
+
+    #[test]
+    fn the_keys_are_the_kubelets() {
+        let data = VolumeData {
+            attachment_id: "csi-1".into(),
+            node_name: "n".into(),
+            spec_volume: "pv".into(),
+            volume_lifecycle_mode: "Persistent".into(),
+            ..VolumeData::staged(&key())
+        };
+        assert_eq!(
+            serde_json::to_string(&data).expect("json"),
+            r#"{"attachmentID":"csi-1","driverName":"d.example","nodeName":"n","specVolID":"pv","volumeHandle":"h-1","volumeLifecycleMode":"Persistent"}"#
+        );
+    }
+}

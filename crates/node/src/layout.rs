@@ -1,0 +1,239 @@
+//! Where everything of the node lies: the kubelet's own directory layout, so that a
+//! kubelet could take the folder over.
+//!
+//! Pure: paths are made here, not looked at. Names that come from outside are checked
+//! before they become a part of a path ([`PodUid::new`], [`Layout::is_safe`]).
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use orlop_host::place::is_plain_name;
+use sha2::{Digest as _, Sha256};
+
+/// A pod's uid, known to be usable as a file name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodUid(String);
+
+impl PodUid {
+    /// `None` for a text that could not be one component of a path.
+    pub fn new(uid: impl Into<String>) -> Option<Self> {
+        let uid = uid.into();
+        is_plain_name(uid.as_ref()).then_some(Self(uid))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for PodUid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The folder of one node.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    root: PathBuf,
+}
+
+impl Layout {
+    /// The layout below a root such as `/var/lib/kubelet`.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Whether a name from outside can be one component of a path.
+    pub fn is_safe(name: &str) -> bool {
+        is_plain_name(name.as_ref())
+    }
+
+    /// Where drivers announce themselves.
+    pub fn plugins_registry(&self) -> PathBuf {
+        self.root.join("plugins_registry")
+    }
+
+    /// Where drivers have their sockets.
+    pub fn plugins(&self) -> PathBuf {
+        self.root.join("plugins")
+    }
+
+    /// All pods.
+    pub fn pods(&self) -> PathBuf {
+        self.root.join("pods")
+    }
+
+    /// One pod.
+    pub fn pod(&self, pod: &PodUid) -> PathBuf {
+        self.pods().join(pod.as_str())
+    }
+
+    /// The containers of a pod.
+    pub fn containers(&self, pod: &PodUid) -> PathBuf {
+        self.pod(pod).join("containers")
+    }
+
+    /// One attempt to run a container.
+    pub fn attempt(&self, pod: &PodUid, container: &str, attempt: u32) -> PathBuf {
+        self.containers(pod)
+            .join(container)
+            .join(attempt.to_string())
+    }
+
+    /// A pod's volume of a plugin.
+    pub fn volume(&self, pod: &PodUid, plugin: &str, name: &str) -> PathBuf {
+        self.pod(pod)
+            .join("volumes")
+            .join(format!("kubernetes.io~{plugin}"))
+            .join(name)
+    }
+
+    /// A pod's CSI volumes.
+    pub(crate) fn csi_volumes(&self, pod: &PodUid) -> PathBuf {
+        self.pod(pod).join("volumes/kubernetes.io~csi")
+    }
+
+    /// Where a CSI volume is published for a pod as files.
+    pub(crate) fn csi_target(&self, pod: &PodUid, volume: &str) -> PathBuf {
+        self.csi_volumes(pod).join(volume).join("mount")
+    }
+
+    /// All of the kubelet's folders for CSI.
+    pub(crate) fn csi(&self) -> PathBuf {
+        self.plugins().join("kubernetes.io/csi")
+    }
+
+    /// The folder of a staged volume.
+    pub(crate) fn staging_folder(&self, driver: &str, handle: &str) -> PathBuf {
+        self.csi()
+            .join(driver)
+            .join(hex(&Sha256::digest(handle.as_bytes())))
+    }
+
+    /// Where a volume is staged as files.
+    pub(crate) fn staging_target(&self, driver: &str, handle: &str) -> PathBuf {
+        self.staging_folder(driver, handle).join("globalmount")
+    }
+
+    /// All folders for raw block volumes.
+    pub(crate) fn block(&self) -> PathBuf {
+        self.csi().join("volumeDevices")
+    }
+
+    /// Where a volume is staged as a device.
+    pub(crate) fn block_staging(&self, volume: &str) -> PathBuf {
+        self.block().join("staging").join(volume)
+    }
+
+    /// The folder of a device's checkpoint.
+    pub(crate) fn block_data(&self, volume: &str) -> PathBuf {
+        self.block().join(volume).join("data")
+    }
+
+    /// Where a device is published for all pods.
+    pub(crate) fn block_publications(&self, volume: &str) -> PathBuf {
+        self.block().join("publish").join(volume)
+    }
+
+    /// Where a device is published for a pod.
+    pub(crate) fn block_target(&self, volume: &str, pod: &PodUid) -> PathBuf {
+        self.block_publications(volume).join(pod.as_str())
+    }
+
+    /// The pod's own link to a device.
+    pub(crate) fn pod_device(&self, pod: &PodUid, volume: &str) -> PathBuf {
+        self.pod(pod)
+            .join("volumeDevices/kubernetes.io~csi")
+            .join(volume)
+    }
+}
+
+/// Which run of a container a log is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Run {
+    /// The one that runs, or ran last.
+    Latest,
+    /// The one before it.
+    Previous,
+}
+
+/// The log of a container, in the CRI's format (`orlop_host::sandbox::log` reads it);
+/// `None` if there was no such run.
+pub fn log_path(root: &Path, pod: &PodUid, container: &str, run: Run) -> Option<PathBuf> {
+    if !Layout::is_safe(container) {
+        return None;
+    }
+    let folder = Layout::new(root).containers(pod).join(container);
+    let mut attempts: Vec<u32> = std::fs::read_dir(&folder)
+        .ok()?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    attempts.sort_unstable();
+    let back = match run {
+        Run::Latest => 1,
+        Run::Previous => 2,
+    };
+    let attempt = attempts.get(attempts.len().checked_sub(back)?)?;
+    Some(folder.join(attempt.to_string()).join("log"))
+}
+
+/// The name of the VolumeAttachment that attach-detach makes for a volume on a node.
+pub(crate) fn attachment_name(handle: &str, driver: &str, node: &str) -> String {
+    let digest = Sha256::digest(format!("{handle}{driver}{node}").as_bytes());
+    format!("csi-{}", hex(&digest))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            let _writing_to_a_string_cannot_fail = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_the_kubelets() {
+        let layout = Layout::new("/var/lib/kubelet");
+        let pod = PodUid::new("u-1").expect("a uid");
+        assert_eq!(
+            layout.csi_target(&pod, "pvc-1"),
+            Path::new("/var/lib/kubelet/pods/u-1/volumes/kubernetes.io~csi/pvc-1/mount")
+        );
+        assert_eq!(
+            layout.staging_target("d", "abc"),
+            Path::new(
+                "/var/lib/kubelet/plugins/kubernetes.io/csi/d/\
+                 ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad/globalmount"
+            )
+        );
+    }
+
+    #[test]
+    fn a_uid_that_climbs_out_of_its_folder_is_no_uid() {
+        for uid in ["", ".", "..", "a/b", "a\0b"] {
+            assert_eq!(PodUid::new(uid), None, "{uid:?}");
+        }
+    }
+
+    #[test]
+    fn the_latest_log_is_that_of_the_highest_attempt() {
+        let root = tempfile::tempdir().expect("a folder");
+        let pod = PodUid::new("u").expect("a uid");
+        for attempt in [2, 9, 10] {
+            let folder = Layout::new(root.path()).attempt(&pod, "web", attempt);
+            std::fs::create_dir_all(folder).expect("a folder");
+        }
+        let log = |run| log_path(root.path(), &pod, "web", run).expect("a log");
+        assert!(log(Run::Latest).ends_with("web/10/log"));
+        assert!(log(Run::Previous).ends_with("web/9/log"));
+        assert_eq!(log_path(root.path(), &pod, "../web", Run::Latest), None);
+    }
+}

@@ -1,0 +1,277 @@
+//! Volumes that the node makes by itself: emptyDir, files from objects, hostPath.
+//!
+//! Each is set up by a repeatable step and torn down without its sources. What a volume
+//! is, is decided once, by [`Source::of`]; a new kind of volume is a new variant there.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use orlop_host::mount::{FsOption, MountError, NewMount};
+use orlop_host::place::{Occupant, Place};
+use orlop_host::tree::RemoveTreeError;
+use orlop_model::pod::{EmptyDirSource, PodVolume};
+use orlop_model::volume::HostPathSource;
+use orlop_model::{Key, Pod};
+use orlop_runtime::{ApiError, Cluster};
+
+use crate::checkpoint::make_folder;
+use crate::layout::{Layout, PodUid};
+
+mod atomic_files;
+mod payload;
+
+pub(crate) use payload::field;
+
+/// What a pod's volume is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Source<'a> {
+    /// A claim, by key; the claim's volume says the rest.
+    Claim {
+        read_only: bool,
+    },
+    EmptyDir(&'a EmptyDirSource),
+    /// Files from objects, under the plugin's folder name.
+    Files(Files),
+    HostPath(&'a HostPathSource),
+    /// Nothing that this node knows.
+    Unknown,
+}
+
+/// Kinds of volumes whose content comes from objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Files {
+    ConfigMap,
+    Secret,
+    DownwardApi,
+    Projected,
+}
+
+impl Files {
+    fn plugin(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "configmap",
+            Self::Secret => "secret",
+            Self::DownwardApi => "downward-api",
+            Self::Projected => "projected",
+        }
+    }
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn of(volume: &'a PodVolume) -> Self {
+        if let Some(claim) = &volume.persistent_volume_claim {
+            return Self::Claim {
+                read_only: claim.read_only,
+            };
+        }
+        if volume.ephemeral.is_some() {
+            return Self::Claim { read_only: false };
+        }
+        if let Some(source) = &volume.empty_dir {
+            return Self::EmptyDir(source);
+        }
+        if let Some(source) = &volume.host_path {
+            return Self::HostPath(source);
+        }
+        if volume.config_map.is_some() {
+            return Self::Files(Files::ConfigMap);
+        }
+        if volume.secret.is_some() {
+            return Self::Files(Files::Secret);
+        }
+        if volume.downward_api.is_some() {
+            return Self::Files(Files::DownwardApi);
+        }
+        if volume.projected.is_some() {
+            return Self::Files(Files::Projected);
+        }
+        Self::Unknown
+    }
+}
+
+/// Why a volume could not be set up or torn down.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VolumeError {
+    #[error("could not {doing} {}", path.display())]
+    Io {
+        doing: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("could not mount memory at {}", path.display())]
+    Mount {
+        path: PathBuf,
+        #[source]
+        source: MountError,
+    },
+    #[error(transparent)]
+    Remove(#[from] RemoveTreeError),
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    #[error("{kind} {key} not found")]
+    NoObject { kind: &'static str, key: Key },
+    #[error("{kind} {key} has no key {item:?}")]
+    NoItem {
+        kind: &'static str,
+        key: Key,
+        item: String,
+    },
+    #[error("{0:?} is not a path within a volume")]
+    BadPath(String),
+    #[error("field {0:?} is not known")]
+    UnknownField(String),
+    #[error("a value of {0} is not base64")]
+    NotBase64(Key),
+    #[error("hostPath {path} is not a {wanted}")]
+    HostPath { path: String, wanted: String },
+}
+
+fn at(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> VolumeError {
+    move |source| VolumeError::Io {
+        doing,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// Sets up the volumes of one pod.
+pub(crate) struct Local<'a> {
+    pub(crate) layout: &'a Layout,
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) pod: &'a Pod,
+    pub(crate) uid: &'a PodUid,
+    /// Names the generation of files; a time.
+    pub(crate) stamp: String,
+}
+
+impl Local<'_> {
+    /// Makes an emptyDir; one that is there keeps its content.
+    pub(crate) fn empty_dir(
+        &self,
+        name: &str,
+        source: &EmptyDirSource,
+    ) -> Result<PathBuf, VolumeError> {
+        let path = self.layout.volume(self.uid, "empty-dir", name);
+        if source.medium == "Memory" {
+            let size = source.size_limit.as_ref().map(orlop_model::Quantity::value);
+            in_memory(&path, size)?;
+        } else {
+            make_folder(&path).map_err(at("make", &path))?;
+        }
+        open_to_all(&path)?;
+        Ok(path)
+    }
+
+    /// Writes a volume's files; nothing changes if they are as they should be.
+    pub(crate) async fn files(
+        &self,
+        volume: &PodVolume,
+        files: Files,
+    ) -> Result<PathBuf, VolumeError> {
+        let payload = payload::gather(self.cluster, self.pod, volume).await?;
+        let path = self.layout.volume(self.uid, files.plugin(), &volume.name);
+        match files {
+            // Never on a disk.
+            Files::Secret | Files::Projected => in_memory(&path, None)?,
+            Files::ConfigMap | Files::DownwardApi => {
+                make_folder(&path).map_err(at("make", &path))?
+            }
+        }
+        open_to_all(&path)?;
+        atomic_files::write(&path, &payload, &self.stamp).map_err(at("write files in", &path))?;
+        Ok(path)
+    }
+}
+
+/// Checks, and where asked makes, a folder of the host.
+pub(crate) fn host_path(source: &HostPathSource) -> Result<PathBuf, VolumeError> {
+    use std::os::unix::fs::FileTypeExt as _;
+    let path = PathBuf::from(&source.path);
+    let wanted = source.type_.as_deref().unwrap_or_default();
+    match wanted {
+        "DirectoryOrCreate" if !path.exists() => {
+            std::fs::create_dir_all(&path).map_err(at("make", &path))?;
+        }
+        "FileOrCreate" if !path.exists() => {
+            std::fs::File::create(&path).map_err(at("make", &path))?;
+        }
+        _ => {}
+    }
+    let found = std::fs::metadata(&path)
+        .map_err(at("look at", &path))?
+        .file_type();
+    let fits = match wanted {
+        "Directory" | "DirectoryOrCreate" => found.is_dir(),
+        "File" | "FileOrCreate" => found.is_file(),
+        "Socket" => found.is_socket(),
+        "CharDevice" => found.is_char_device(),
+        "BlockDevice" => found.is_block_device(),
+        _ => true,
+    };
+    if fits {
+        Ok(path)
+    } else {
+        Err(VolumeError::HostPath {
+            path: source.path.clone(),
+            wanted: wanted.to_owned(),
+        })
+    }
+}
+
+/// Removes all of a pod's volumes but the CSI ones, which others take away: what is
+/// mounted by us is unmounted, and nothing is ever removed across another mount.
+pub(crate) fn tear_down(layout: &Layout, pod: &PodUid) -> Result<(), VolumeError> {
+    for plugin in [
+        "empty-dir",
+        "configmap",
+        "secret",
+        "downward-api",
+        "projected",
+    ] {
+        let folder = layout.volume(pod, plugin, "");
+        let Ok(volumes) = std::fs::read_dir(&folder) else {
+            continue;
+        };
+        for volume in volumes {
+            let path = volume.map_err(at("read", &folder))?.path();
+            let place = Place::at(&path).map_err(at("look at", &path))?;
+            orlop_host::mount::unmount(&place).map_err(at("unmount", &path))?;
+            orlop_host::remove_tree_one_fs(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// A folder of memory; one that is mounted already stays.
+fn in_memory(path: &Path, size: Option<i64>) -> Result<(), VolumeError> {
+    make_folder(path).map_err(at("make", path))?;
+    let place = Place::at(path).map_err(at("look at", path))?;
+    if let Occupant::Mounted { .. } = place.look().map_err(at("look at", path))? {
+        return Ok(());
+    }
+    let options: Vec<FsOption> = size
+        .map(|size| FsOption {
+            key: "size".to_owned(),
+            value: Some(size.to_string()),
+        })
+        .into_iter()
+        .collect();
+    let new = NewMount {
+        fs_type: "tmpfs",
+        source: Path::new("tmpfs"),
+        options: &options,
+        restrictions: orlop_host::Restrictions::default(),
+    };
+    let target = place.open().map_err(at("open", path))?;
+    orlop_host::mount::mount(&new, target).map_err(|source| VolumeError::Mount {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// The kubelet's mode for such folders: any user of the pod may write.
+fn open_to_all(path: &Path) -> Result<(), VolumeError> {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).map_err(at("open", path))
+}

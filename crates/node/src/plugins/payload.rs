@@ -1,0 +1,317 @@
+//! What files a volume shall have: read from config maps, secrets and the pod itself.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use orlop_model::pod::{
+    ConfigMapSource, DownwardSource, KeyToPath, PodVolume, Projection, SecretSource,
+};
+use orlop_model::{ConfigMap, Key, Pod, Secret};
+use orlop_runtime::Cluster;
+use tracing::debug;
+
+use super::VolumeError;
+use super::atomic_files::{File, Payload};
+
+const USUAL_MODE: u32 = 0o644;
+
+/// Reads everything that a volume's files come from.
+pub(super) async fn gather(
+    cluster: &Cluster,
+    pod: &Pod,
+    volume: &PodVolume,
+) -> Result<Payload, VolumeError> {
+    let gather = Gather { cluster, pod };
+    let mut payload = Payload::new();
+    if let Some(source) = &volume.config_map {
+        gather.config_map(source, None, &mut payload).await?;
+    }
+    if let Some(source) = &volume.secret {
+        gather.secret(source, None, &mut payload).await?;
+    }
+    if let Some(source) = &volume.downward_api {
+        gather.downward(source, None, &mut payload)?;
+    }
+    if let Some(source) = &volume.projected {
+        for projection in &source.sources {
+            gather
+                .projection(projection, source.default_mode, &mut payload)
+                .await?;
+        }
+    }
+    match payload.keys().find(|path| !is_within(path)) {
+        Some(path) => Err(VolumeError::BadPath(path.clone())),
+        None => Ok(payload),
+    }
+}
+
+/// Relative, of plain names, none of which could be taken for our own links.
+fn is_within(path: &str) -> bool {
+    path.len() <= 4096
+        && path
+            .split('/')
+            .all(|name| crate::layout::Layout::is_safe(name) && name.len() <= 255)
+        && !path.starts_with("..")
+}
+
+struct Gather<'a> {
+    cluster: &'a Cluster,
+    pod: &'a Pod,
+}
+
+impl Gather<'_> {
+    fn key(&self, name: &str) -> Key {
+        Key::namespaced(&self.pod.metadata.namespace, name)
+    }
+
+    async fn projection(
+        &self,
+        projection: &Projection,
+        mode: Option<u32>,
+        payload: &mut Payload,
+    ) -> Result<(), VolumeError> {
+        if let Some(source) = &projection.config_map {
+            self.config_map(source, mode, payload).await?;
+        }
+        if let Some(source) = &projection.secret {
+            self.secret(source, mode, payload).await?;
+        }
+        if let Some(source) = &projection.downward_api {
+            self.downward(source, mode, payload)?;
+        }
+        if projection.service_account_token.is_some() {
+            // Nobody here gives out tokens; a pod that needs one finds no file.
+            debug!(pod = %self.pod.metadata.key(), "a service account token was left out");
+        }
+        Ok(())
+    }
+
+    async fn config_map(
+        &self,
+        source: &ConfigMapSource,
+        mode: Option<u32>,
+        payload: &mut Payload,
+    ) -> Result<(), VolumeError> {
+        let key = self.key(&source.name);
+        let optional = source.optional == Some(true);
+        let found = self.cluster.get::<ConfigMap>(&key).await?;
+        let Some(map) = required(found, optional, "ConfigMap", &key)? else {
+            return Ok(());
+        };
+        let mut values: BTreeMap<String, Vec<u8>> = decoded(map.binary_data, &key)?;
+        values.extend(
+            map.data
+                .into_iter()
+                .map(|(name, text)| (name, text.into_bytes())),
+        );
+        let pick = Pick {
+            kind: "ConfigMap",
+            key,
+            items: &source.items,
+            mode: source.default_mode.or(mode),
+            optional,
+        };
+        pick.into_payload(values, payload)
+    }
+
+    async fn secret(
+        &self,
+        source: &SecretSource,
+        mode: Option<u32>,
+        payload: &mut Payload,
+    ) -> Result<(), VolumeError> {
+        let name = if source.secret_name.is_empty() {
+            &source.name
+        } else {
+            &source.secret_name
+        };
+        let key = self.key(name);
+        let optional = source.optional == Some(true);
+        let found = self.cluster.get::<Secret>(&key).await?;
+        let Some(secret) = required(found, optional, "Secret", &key)? else {
+            return Ok(());
+        };
+        let values = decoded(secret.data, &key)?;
+        let pick = Pick {
+            kind: "Secret",
+            key,
+            items: &source.items,
+            mode: source.default_mode.or(mode),
+            optional,
+        };
+        pick.into_payload(values, payload)
+    }
+
+    fn downward(
+        &self,
+        source: &DownwardSource,
+        mode: Option<u32>,
+        payload: &mut Payload,
+    ) -> Result<(), VolumeError> {
+        for item in &source.items {
+            let path = item
+                .field_ref
+                .as_ref()
+                .map(|field| field.field_path.as_str())
+                .unwrap_or_default();
+            let value =
+                field(self.pod, path).ok_or_else(|| VolumeError::UnknownField(path.to_owned()))?;
+            let mode = item
+                .mode
+                .or(source.default_mode)
+                .or(mode)
+                .unwrap_or(USUAL_MODE);
+            payload.insert(
+                item.path.clone(),
+                File {
+                    content: value.into_bytes(),
+                    mode,
+                },
+            );
+        }
+        Ok(())
+    }
+}
+
+fn required<T>(
+    found: Option<T>,
+    optional: bool,
+    kind: &'static str,
+    key: &Key,
+) -> Result<Option<T>, VolumeError> {
+    match found {
+        None if !optional => Err(VolumeError::NoObject {
+            kind,
+            key: key.clone(),
+        }),
+        found => Ok(found),
+    }
+}
+
+fn decoded(
+    values: BTreeMap<String, String>,
+    key: &Key,
+) -> Result<BTreeMap<String, Vec<u8>>, VolumeError> {
+    let decode = |(name, value)| {
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode::<String>(value)
+            .ok()?;
+        Some((name, bytes))
+    };
+    values
+        .into_iter()
+        .map(decode)
+        .collect::<Option<_>>()
+        .ok_or_else(|| VolumeError::NotBase64(key.clone()))
+}
+
+/// Which of an object's values become which files.
+struct Pick<'a> {
+    kind: &'static str,
+    key: Key,
+    items: &'a [KeyToPath],
+    mode: Option<u32>,
+    optional: bool,
+}
+
+impl Pick<'_> {
+    fn into_payload(
+        self,
+        mut values: BTreeMap<String, Vec<u8>>,
+        payload: &mut Payload,
+    ) -> Result<(), VolumeError> {
+        let usual = self.mode.unwrap_or(USUAL_MODE);
+        if self.items.is_empty() {
+            payload.extend(values.into_iter().map(|(name, content)| {
+                (
+                    name,
+                    File {
+                        content,
+                        mode: usual,
+                    },
+                )
+            }));
+            return Ok(());
+        }
+        for item in self.items {
+            match values.remove(&item.key) {
+                Some(content) => {
+                    let mode = item.mode.unwrap_or(usual);
+                    payload.insert(item.path.clone(), File { content, mode });
+                }
+                None if self.optional => {}
+                None => {
+                    let (kind, key, item) = (self.kind, self.key, item.key.clone());
+                    return Err(VolumeError::NoItem { kind, key, item });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The value of a pod's field, as the downward API names them.
+pub(crate) fn field(pod: &Pod, path: &str) -> Option<String> {
+    let meta = &pod.metadata;
+    let listed = |map: &BTreeMap<String, String>| {
+        map.iter()
+            .map(|(key, value)| format!("{key}={value:?}"))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    let entry = |map: &BTreeMap<String, String>, rest: &str| {
+        let key = rest.strip_prefix("['")?.strip_suffix("']")?;
+        Some(map.get(key).cloned().unwrap_or_default())
+    };
+    Some(match path {
+        "metadata.name" => meta.name.clone(),
+        "metadata.namespace" => meta.namespace.clone(),
+        "metadata.uid" => meta.uid.clone(),
+        "metadata.labels" => listed(&meta.labels),
+        "metadata.annotations" => listed(&meta.annotations),
+        "spec.nodeName" => pod.spec.node_name.clone(),
+        "spec.serviceAccountName" => pod.spec.service_account_name.clone(),
+        "status.hostIP" | "status.podIP" | "status.hostIPs" | "status.podIPs" => {
+            "127.0.0.1".to_owned()
+        }
+        path => match path.split_at_checked("metadata.labels".len()) {
+            Some(("metadata.labels", rest)) => entry(&meta.labels, rest)?,
+            _ => entry(
+                &meta.annotations,
+                path.strip_prefix("metadata.annotations")?,
+            )?,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_out_of_the_volume_are_refused() {
+        for (path, within) in [
+            ("a", true),
+            ("a/b", true),
+            ("../a", false),
+            ("/a", false),
+            ("a/../b", false),
+            ("..data", false),
+            ("", false),
+        ] {
+            assert_eq!(is_within(path), within, "{path}");
+        }
+    }
+
+    #[test]
+    fn fields_are_the_downward_apis() {
+        let mut pod = Pod::default();
+        pod.metadata.name = "web".into();
+        pod.metadata.labels.insert("app".into(), "x".into());
+        assert_eq!(field(&pod, "metadata.name").as_deref(), Some("web"));
+        assert_eq!(field(&pod, "metadata.labels['app']").as_deref(), Some("x"));
+        assert_eq!(field(&pod, "metadata.labels['none']").as_deref(), Some(""));
+        assert_eq!(field(&pod, "metadata.labels").as_deref(), Some("app=\"x\""));
+        assert_eq!(field(&pod, "spec.containers"), None);
+    }
+}

@@ -1,0 +1,326 @@
+//! From a container of a pod to what the runner is told to run.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use orlop_host::sandbox::{
+    ContainerSpec, Device, EnvVar, Mount, Privilege, Propagation, User, Writable,
+};
+use orlop_model::pod::{Container, EnvSource, KeyRef};
+use orlop_model::{ConfigMap, Key, Pod, Secret};
+use orlop_runtime::{ApiError, Cluster};
+use serde::Deserialize;
+
+use crate::plugins::field;
+
+/// Why a container cannot be described.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DescribeError {
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    #[error("{kind} {key} not found, which variable {name:?} needs")]
+    NoObject {
+        kind: &'static str,
+        key: Key,
+        name: String,
+    },
+    #[error("{kind} {key} has no key {item:?}, which variable {name:?} needs")]
+    NoItem {
+        kind: &'static str,
+        key: Key,
+        item: String,
+        name: String,
+    },
+    #[error("variable {name:?} wants field {field:?}, which is not known")]
+    NoField { name: String, field: String },
+    #[error("volume {0:?} is mounted but not listed among the pod's volumes")]
+    NoVolume(String),
+    #[error("no command is given; images are not run here, so name a program that the host has")]
+    NoCommand,
+}
+
+/// What a description is made from.
+pub(super) struct Describe<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) pod: &'a Pod,
+    pub(super) container: &'a Container,
+    /// The volumes on the host, by their name in the pod.
+    pub(super) volumes: &'a BTreeMap<String, PathBuf>,
+    pub(super) hidden: &'a [PathBuf],
+}
+
+impl Describe<'_> {
+    pub(super) async fn spec(&self) -> Result<ContainerSpec, DescribeError> {
+        let env = self.environment().await?;
+        let container = self.container;
+        let words = container.command.iter().chain(&container.args);
+        let command: Vec<String> = words.map(|word| expand(word, &env)).collect();
+        if command.is_empty() {
+            return Err(DescribeError::NoCommand);
+        }
+        let meta = &self.pod.metadata;
+        let hostname = if self.pod.spec.hostname.is_empty() {
+            &meta.name
+        } else {
+            &self.pod.spec.hostname
+        };
+        Ok(ContainerSpec {
+            command,
+            env: env
+                .into_iter()
+                .map(|(name, value)| EnvVar { name, value })
+                .collect(),
+            working_dir: (!container.working_dir.is_empty())
+                .then(|| (&container.working_dir).into()),
+            // The kernel's limit, and the kubelet's.
+            hostname: Some(hostname.chars().take(63).collect()),
+            mounts: self.mounts()?,
+            devices: self.devices()?,
+            hidden: self.hidden.to_vec(),
+            user: self.user(),
+            privilege: Privilege::Restricted,
+            root: Writable::ReadWrite,
+        })
+    }
+
+    fn source(&self, volume: &str) -> Result<PathBuf, DescribeError> {
+        self.volumes
+            .get(volume)
+            .cloned()
+            .ok_or_else(|| DescribeError::NoVolume(volume.to_owned()))
+    }
+
+    fn mounts(&self) -> Result<Vec<Mount>, DescribeError> {
+        let mounts = self.container.volume_mounts.iter().map(|mount| {
+            Ok(Mount {
+                source: self.source(&mount.name)?,
+                sub_path: (!mount.sub_path.is_empty()).then(|| (&mount.sub_path).into()),
+                target: PathBuf::from("/").join(&mount.mount_path),
+                access: if mount.read_only {
+                    Writable::ReadOnly
+                } else {
+                    Writable::ReadWrite
+                },
+                propagation: Propagation::None,
+            })
+        });
+        mounts.collect()
+    }
+
+    fn devices(&self) -> Result<Vec<Device>, DescribeError> {
+        let devices = self.container.volume_devices.iter().map(|device| {
+            Ok(Device {
+                source: self.source(&device.name)?,
+                target: PathBuf::from("/").join(&device.device_path),
+            })
+        });
+        devices.collect()
+    }
+
+    fn user(&self) -> User {
+        let pod = self.pod.spec.security_context.clone().unwrap_or_default();
+        let own = self.container.security_context.clone().unwrap_or_default();
+        let id = |id: Option<i64>| id.and_then(|id| u32::try_from(id).ok());
+        let groups = pod.supplemental_groups.iter().copied().chain(pod.fs_group);
+        User {
+            uid: id(own.run_as_user.or(pod.run_as_user)).unwrap_or(0),
+            gid: id(own.run_as_group.or(pod.run_as_group)).unwrap_or(0),
+            groups: groups.filter_map(|group| id(Some(group))).collect(),
+        }
+    }
+
+    /// In order, later ones over earlier ones; a variable may use those before it.
+    async fn environment(&self) -> Result<Vec<(String, String)>, DescribeError> {
+        let mut env: Vec<(String, String)> = Vec::new();
+        for source in &self.container.env_from {
+            let source = EnvFrom::deserialize(source).unwrap_or_default();
+            for (name, value) in self.all_of(&source).await? {
+                env.push((format!("{}{name}", source.prefix), value));
+            }
+        }
+        for var in &self.container.env {
+            let value = match &var.value_from {
+                None => Some(expand(&var.value, &env)),
+                Some(source) => self.value(&var.name, source).await?,
+            };
+            if let Some(value) = value {
+                env.push((var.name.clone(), value));
+            }
+        }
+        Ok(env)
+    }
+
+    async fn value(&self, name: &str, source: &EnvSource) -> Result<Option<String>, DescribeError> {
+        if let Some(reference) = &source.field_ref {
+            let path = &reference.field_path;
+            let unknown = || DescribeError::NoField {
+                name: name.to_owned(),
+                field: path.clone(),
+            };
+            return field(self.pod, path).map(Some).ok_or_else(unknown);
+        }
+        let (kind, reference, values) = if let Some(reference) = &source.config_map_key_ref {
+            (
+                "ConfigMap",
+                reference,
+                self.config_map(&reference.name).await?,
+            )
+        } else if let Some(reference) = &source.secret_key_ref {
+            ("Secret", reference, self.secret(&reference.name).await?)
+        } else {
+            return Ok(None);
+        };
+        self.pick(name, kind, reference, values)
+    }
+
+    fn pick(
+        &self,
+        name: &str,
+        kind: &'static str,
+        reference: &KeyRef,
+        values: Option<BTreeMap<String, String>>,
+    ) -> Result<Option<String>, DescribeError> {
+        let optional = reference.optional == Some(true);
+        let key = self.key(&reference.name);
+        let name = name.to_owned();
+        match values.map(|mut values| values.remove(&reference.key)) {
+            Some(Some(value)) => Ok(Some(value)),
+            Some(None) | None if optional => Ok(None),
+            Some(None) => Err(DescribeError::NoItem {
+                kind,
+                key,
+                item: reference.key.clone(),
+                name,
+            }),
+            None => Err(DescribeError::NoObject { kind, key, name }),
+        }
+    }
+
+    async fn all_of(&self, source: &EnvFrom) -> Result<BTreeMap<String, String>, DescribeError> {
+        let (kind, reference, values) = match (&source.config_map_ref, &source.secret_ref) {
+            (Some(reference), _) => (
+                "ConfigMap",
+                reference,
+                self.config_map(&reference.name).await?,
+            ),
+            (None, Some(reference)) => ("Secret", reference, self.secret(&reference.name).await?),
+            (None, None) => return Ok(BTreeMap::new()),
+        };
+        match values {
+            Some(values) => Ok(values),
+            None if reference.optional == Some(true) => Ok(BTreeMap::new()),
+            None => {
+                let key = self.key(&reference.name);
+                Err(DescribeError::NoObject {
+                    kind,
+                    key,
+                    name: "envFrom".to_owned(),
+                })
+            }
+        }
+    }
+
+    fn key(&self, name: &str) -> Key {
+        Key::namespaced(&self.pod.metadata.namespace, name)
+    }
+
+    async fn config_map(&self, name: &str) -> Result<Option<BTreeMap<String, String>>, ApiError> {
+        Ok(self
+            .cluster
+            .get::<ConfigMap>(&self.key(name))
+            .await?
+            .map(|map| map.data))
+    }
+
+    async fn secret(&self, name: &str) -> Result<Option<BTreeMap<String, String>>, ApiError> {
+        let secret = self.cluster.get::<Secret>(&self.key(name)).await?;
+        let text = |value: String| {
+            let bytes = base64::engine::general_purpose::STANDARD
+                .decode(value)
+                .ok()?;
+            String::from_utf8(bytes).ok()
+        };
+        Ok(secret.map(|secret| {
+            secret
+                .data
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, text(value)?)))
+                .collect()
+        }))
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct EnvFrom {
+    prefix: String,
+    config_map_ref: Option<WholeRef>,
+    secret_ref: Option<WholeRef>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WholeRef {
+    name: String,
+    optional: Option<bool>,
+}
+
+/// Replaces `$(NAME)` by the variable's value; `$$(NAME)` stays as `$(NAME)`, and a name
+/// that is not known stays as it is.
+fn expand(text: &str, env: &[(String, String)]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        if let Some(after) = rest.strip_prefix("$$") {
+            out.push('$');
+            rest = after;
+            continue;
+        }
+        let reference = rest
+            .strip_prefix("$(")
+            .and_then(|inner| inner.split_once(')'));
+        let value = reference.and_then(|(name, after)| {
+            let (_, value) = env.iter().rev().find(|(known, _)| known == name)?;
+            Some((value, after))
+        });
+        match value {
+            Some((value, after)) => {
+                out.push_str(value);
+                rest = after;
+            }
+            None => {
+                out.push('$');
+                rest = &rest[1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_expanded_as_kubernetes_does() {
+        let env = vec![
+            ("A".to_owned(), "x".to_owned()),
+            ("B".to_owned(), "$(A)".to_owned()),
+        ];
+        for (text, expanded) in [
+            ("$(A)", "x"),
+            ("-$(A)-$(A)-", "-x-x-"),
+            ("$$(A)", "$(A)"),
+            ("$(NONE)", "$(NONE)"),
+            ("$A ${A} $", "$A ${A} $"),
+            ("$(B)", "$(A)"),
+            ("$(A", "$(A"),
+        ] {
+            assert_eq!(expand(text, &env), expanded, "{text}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Brings a pod's volumes to where its containers can see them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use orlop_model::pod::PodVolume;
+use orlop_model::well_known::PVC_PROTECTION;
+use orlop_model::{Claim, ClaimPhase, Key, Pod, Volume, VolumeMode};
+use orlop_runtime::{ApiError, Outcome};
+
+use super::Pods;
+use super::record::Place;
+use crate::layout::{Layout, PodUid};
+use crate::plugins::{self, Local, Source, VolumeError};
+use crate::volumes::{DeviceKey, Readiness, Want};
+use crate::words::chain;
+
+/// Why a volume is not there.
+#[derive(Debug, thiserror::Error)]
+enum SetUpError {
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    #[error("claim {0} does not exist")]
+    NoClaim(Key),
+    #[error("claim {0} is being deleted")]
+    ClaimDeleting(Key),
+    #[error("claim {0} is not bound")]
+    ClaimNotBound(Key),
+    #[error("claim {0} belongs to another pod; delete it or rename the pod's volume")]
+    NotOwner(Key),
+    #[error("volume {volume} of claim {claim} does not exist")]
+    NoVolume { volume: String, claim: Key },
+    #[error("volume {volume} does not belong to claim {claim}")]
+    NotOurs { volume: String, claim: Key },
+    #[error("volume {0} is of a kind that this node cannot mount")]
+    UnknownKind(String),
+    #[error("volume {name:?} is {}, but the pod uses it as {}", mode_words(*has), mode_words(*wants))]
+    Mode {
+        name: String,
+        has: VolumeMode,
+        wants: VolumeMode,
+    },
+    #[error("the pod has no volume {0:?}")]
+    NotListed(String),
+    #[error("{0:?} cannot be the name of a volume")]
+    BadName(String),
+}
+
+fn mode_words(mode: VolumeMode) -> &'static str {
+    match mode {
+        VolumeMode::Filesystem => "a file system",
+        VolumeMode::Block => "a block device",
+    }
+}
+
+impl Pods {
+    /// Asks for every volume that a container uses. `None` when all are ready.
+    pub(super) async fn set_up(&self, uid: &PodUid, pod: &Arc<Pod>) -> Option<Outcome> {
+        let (files, devices) = used(pod);
+        let mut waits = Vec::new();
+        let mut failed = false;
+        for name in files.union(&devices) {
+            let wants = if devices.contains(name) {
+                VolumeMode::Block
+            } else {
+                VolumeMode::Filesystem
+            };
+            match self.place(uid, pod, name, wants).await {
+                Ok(Place::At(_)) => {}
+                Ok(Place::Csi { key, .. }) => {
+                    if let Readiness::NotYet { why } = self.parts.volumes.readiness(&key, uid) {
+                        waits.push((name.clone(), why));
+                    }
+                }
+                Err(error) => {
+                    let message = format!(
+                        "MountVolume.SetUp failed for volume {name:?} : {}",
+                        chain(&error)
+                    );
+                    self.trouble(uid, pod, "FailedMount", message);
+                    failed = true;
+                }
+            }
+        }
+        let mut records = self.records();
+        let record = records.get_mut(uid)?;
+        if failed {
+            return Some(Outcome::Retry);
+        }
+        if waits.is_empty() {
+            record.volumes_ready = true;
+            record.trouble = None;
+            return None;
+        }
+        let words = |(name, why): &(String, Option<String>)| match why {
+            Some(why) => format!("volume {name:?}: {why}"),
+            None => format!("volume {name:?} is being mounted"),
+        };
+        // A wait that is just beginning is not worth a status of its own.
+        let known = waits.iter().any(|(_, why)| why.is_some());
+        record.trouble = known.then(|| waits.iter().map(words).collect::<Vec<_>>().join("; "));
+        Some(Outcome::Done)
+    }
+
+    /// Where a volume of the pod is, or will be: found out once.
+    async fn place(
+        &self,
+        uid: &PodUid,
+        pod: &Arc<Pod>,
+        name: &str,
+        wants: VolumeMode,
+    ) -> Result<Place, SetUpError> {
+        if let Some(place) = self
+            .records()
+            .get(uid)
+            .and_then(|record| record.places.get(name))
+        {
+            return Ok(place.clone());
+        }
+        let volume = pod.spec.volumes.iter().find(|volume| volume.name == name);
+        let volume = volume.ok_or_else(|| SetUpError::NotListed(name.to_owned()))?;
+        if !Layout::is_safe(name) {
+            return Err(SetUpError::BadName(name.to_owned()));
+        }
+        let place = self.find(uid, pod, volume, wants).await?;
+        if let Some(record) = self.records().get_mut(uid) {
+            record.places.insert(name.to_owned(), place.clone());
+        }
+        Ok(place)
+    }
+
+    async fn find(
+        &self,
+        uid: &PodUid,
+        pod: &Arc<Pod>,
+        volume: &PodVolume,
+        wants: VolumeMode,
+    ) -> Result<Place, SetUpError> {
+        let source = Source::of(volume);
+        let files_only = !matches!(source, Source::Claim { .. });
+        if files_only && wants == VolumeMode::Block {
+            let (name, has) = (volume.name.clone(), VolumeMode::Filesystem);
+            return Err(SetUpError::Mode { name, has, wants });
+        }
+        let now = self.parts.clock.now();
+        let local = Local {
+            layout: &self.parts.layout,
+            cluster: &self.parts.cluster,
+            pod,
+            uid,
+            stamp: now.strftime("%Y_%m_%d_%H_%M_%S").to_string(),
+        };
+        match source {
+            Source::EmptyDir(source) => Ok(Place::At(local.empty_dir(&volume.name, source)?)),
+            Source::Files(files) => Ok(Place::At(local.files(volume, files).await?)),
+            Source::HostPath(source) => Ok(Place::At(plugins::host_path(source)?)),
+            Source::Claim { read_only } => {
+                let bound = self.bound_volume(pod, volume).await?;
+                let has = bound.volume_mode();
+                if has != wants {
+                    return Err(SetUpError::Mode {
+                        name: volume.name.clone(),
+                        has,
+                        wants,
+                    });
+                }
+                self.place_bound(uid, pod, bound, read_only)
+            }
+            Source::Unknown => Err(SetUpError::UnknownKind(volume.name.clone())),
+        }
+    }
+
+    /// The volume behind a pod's claim, read from the API server and not from a cache:
+    /// a cache may still show the claim's namesake of before, with another volume.
+    async fn bound_volume(&self, pod: &Pod, volume: &PodVolume) -> Result<Volume, SetUpError> {
+        let mut claims = pod.claims();
+        let key = claims
+            .find(|(of, _)| of.name == volume.name)
+            .map(|(_, key)| key);
+        let key = key.ok_or_else(|| SetUpError::NotListed(volume.name.clone()))?;
+        let claim = self.parts.cluster.get::<Claim>(&key).await?;
+        let claim = claim.ok_or_else(|| SetUpError::NoClaim(key.clone()))?;
+        let meta = &claim.metadata;
+        if meta.is_deleting() && !meta.has_finalizer(PVC_PROTECTION) {
+            return Err(SetUpError::ClaimDeleting(key));
+        }
+        let owned = meta
+            .controller()
+            .is_some_and(|owner| owner.uid == pod.metadata.uid);
+        if volume.ephemeral.is_some() && !owned {
+            return Err(SetUpError::NotOwner(key));
+        }
+        let name = &claim.spec.volume_name;
+        if claim.phase() != ClaimPhase::Bound || name.is_empty() {
+            return Err(SetUpError::ClaimNotBound(key));
+        }
+        let found = self
+            .parts
+            .cluster
+            .get::<Volume>(&Key::cluster(name))
+            .await?;
+        let found = found.ok_or_else(|| SetUpError::NoVolume {
+            volume: name.clone(),
+            claim: key.clone(),
+        })?;
+        let ours = found
+            .spec
+            .claim_ref
+            .as_ref()
+            .is_some_and(|reference| reference.uid == meta.uid);
+        if !ours {
+            return Err(SetUpError::NotOurs {
+                volume: name.clone(),
+                claim: key,
+            });
+        }
+        Ok(found)
+    }
+
+    fn place_bound(
+        &self,
+        uid: &PodUid,
+        pod: &Arc<Pod>,
+        volume: Volume,
+        read_only: bool,
+    ) -> Result<Place, SetUpError> {
+        if let Some(csi) = &volume.spec.csi {
+            let name = &volume.metadata.name;
+            if !Layout::is_safe(&csi.driver) || !Layout::is_safe(name) {
+                return Err(SetUpError::BadName(name.clone()));
+            }
+            let key = DeviceKey {
+                driver: csi.driver.clone(),
+                handle: csi.volume_handle.clone(),
+            };
+            let volume = Arc::new(volume);
+            let want = Want {
+                pod: pod.clone(),
+                volume: volume.clone(),
+                read_only,
+            };
+            self.parts.volumes.want(&key, uid, want);
+            return Ok(Place::Csi { key, volume });
+        }
+        if let Some(source) = &volume.spec.host_path {
+            return Ok(Place::At(plugins::host_path(source)?));
+        }
+        if let Some(source) = &volume.spec.local {
+            return Ok(Place::At(source.path.clone().into()));
+        }
+        Err(SetUpError::UnknownKind(volume.metadata.name.clone()))
+    }
+}
+
+/// The volumes that some container uses: as files, and as devices.
+fn used(pod: &Pod) -> (BTreeSet<String>, BTreeSet<String>) {
+    let containers = || pod.spec.init_containers.iter().chain(&pod.spec.containers);
+    let files = containers().flat_map(|c| c.volume_mounts.iter().map(|mount| mount.name.clone()));
+    let devices =
+        containers().flat_map(|c| c.volume_devices.iter().map(|device| device.name.clone()));
+    (files.collect(), devices.collect())
+}

@@ -1,0 +1,127 @@
+//! What moves one volume towards where its pods want it. Pure.
+//!
+//! ```text
+//!            wanted: reported in use -> attached -> staged -> published per pod
+//!        not wanted: unpublished per pod -> unstaged -> forgotten (no longer in use)
+//! ```
+//! Taking away comes before bringing: a path that a dead pod leaves must not wait for a
+//! new pod's trouble.
+
+use std::collections::BTreeSet;
+
+use super::{Device, Hold};
+use crate::layout::PodUid;
+
+/// What is known when a decision is taken.
+pub(super) struct View<'a> {
+    pub(super) device: &'a Device,
+    pub(super) driver: DriverState,
+    pub(super) attachment: Attachment,
+    /// Pods whose step has just failed.
+    pub(super) skip: &'a BTreeSet<PodUid>,
+}
+
+/// Whether the driver can be called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DriverState {
+    /// It has not registered.
+    Missing,
+    /// It has; and it does or does not stage volumes.
+    Present { stages: bool },
+}
+
+/// How far attach-detach is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attachment {
+    NotNeeded,
+    /// The node has not yet said that it uses the volume.
+    NotReported,
+    Pending,
+    Attached,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Everything is as it should be.
+    Rest,
+    /// Nothing can be done before something happens.
+    Wait(Because),
+    Stage,
+    Publish(PodUid),
+    Unpublish(PodUid),
+    Unstage,
+    /// Nothing of it is left here.
+    Forget,
+}
+
+/// Why nothing can be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Because {
+    NoDriver,
+    NotReported,
+    NotAttached,
+}
+
+impl Because {
+    /// For people.
+    pub(super) fn words(self, driver: &str, node: &str) -> String {
+        match self {
+            Self::NoDriver => format!(
+                "driver {driver} has not registered on node {node}; start it with its registration socket"
+            ),
+            Self::NotReported => "the volume is being reported as in use".to_owned(),
+            Self::NotAttached => format!("waiting for the volume to be attached to node {node}"),
+        }
+    }
+}
+
+/// Decides the next step of one volume.
+pub(super) fn decide(view: &View<'_>) -> Step {
+    let device = view.device;
+    let unwanted = |pod: &&PodUid| !device.wants.contains_key(*pod);
+    let mut leftovers = device.publications.keys().filter(unwanted);
+    if let Some(pod) = leftovers.find(|pod| !view.skip.contains(*pod)) {
+        return with_driver(view, |_| Step::Unpublish(pod.clone()));
+    }
+    if !device.wants.is_empty() {
+        return bring(view);
+    }
+    if !device.publications.is_empty() {
+        return Step::Rest;
+    }
+    match device.staging {
+        None => Step::Forget,
+        Some(_) => with_driver(view, |_| Step::Unstage),
+    }
+}
+
+/// The way towards the pods.
+fn bring(view: &View<'_>) -> Step {
+    match view.attachment {
+        Attachment::NotReported => return Step::Wait(Because::NotReported),
+        Attachment::Pending => return Step::Wait(Because::NotAttached),
+        Attachment::NotNeeded | Attachment::Attached => {}
+    }
+    let device = view.device;
+    with_driver(view, |stages| {
+        if stages && device.staging != Some(Hold::Certain) {
+            return Step::Stage;
+        }
+        let missing = device.wants.keys().find(|pod| {
+            let published = device
+                .publications
+                .get(*pod)
+                .map(|publication| publication.hold);
+            published != Some(Hold::Certain) && !view.skip.contains(*pod)
+        });
+        missing.map_or(Step::Rest, |pod| Step::Publish(pod.clone()))
+    })
+}
+
+fn with_driver(view: &View<'_>, step: impl FnOnce(bool) -> Step) -> Step {
+    match view.driver {
+        DriverState::Missing => Step::Wait(Because::NoDriver),
+        DriverState::Present { stages } => step(stages),
+    }
+}

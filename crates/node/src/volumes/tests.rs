@@ -1,0 +1,247 @@
+//! Tables of the volume's decisions.
+
+use super::decide::{Attachment, Because, DriverState, Step, View, decide};
+use super::*;
+
+fn uid(name: &str) -> PodUid {
+    PodUid::new(name).expect("a uid")
+}
+
+fn want() -> Arc<Want> {
+    Arc::new(Want {
+        pod: Arc::default(),
+        volume: Arc::default(),
+        read_only: false,
+    })
+}
+
+struct Case {
+    wants: &'static [&'static str],
+    published: &'static [(&'static str, Hold)],
+    staging: Option<Hold>,
+    attachment: Attachment,
+    driver: DriverState,
+    skip: &'static [&'static str],
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        Self {
+            wants: &[],
+            published: &[],
+            staging: None,
+            attachment: Attachment::Attached,
+            driver: DriverState::Present { stages: true },
+            skip: &[],
+        }
+    }
+}
+
+impl Case {
+    fn step(&self) -> Step {
+        let publication = |hold| Publication {
+            volume: "pv".into(),
+            hold,
+        };
+        let device = Device {
+            shape: Shape::Files,
+            staging: self.staging,
+            publications: self
+                .published
+                .iter()
+                .map(|(pod, hold)| (uid(pod), publication(*hold)))
+                .collect(),
+            wants: self.wants.iter().map(|pod| (uid(pod), want())).collect(),
+            trouble: None,
+        };
+        let skip = self.skip.iter().map(|pod| uid(pod)).collect();
+        decide(&View {
+            device: &device,
+            driver: self.driver,
+            attachment: self.attachment,
+            skip: &skip,
+        })
+    }
+}
+
+const CERTAIN: Option<Hold> = Some(Hold::Certain);
+const UNCERTAIN: Option<Hold> = Some(Hold::Uncertain);
+
+#[test]
+fn a_volume_is_reported_attached_staged_published_in_this_order() {
+    let wanted = || Case {
+        wants: &["a"],
+        ..Case::default()
+    };
+    let step = |case: Case| case.step();
+    assert_eq!(
+        step(Case {
+            attachment: Attachment::NotReported,
+            ..wanted()
+        }),
+        Step::Wait(Because::NotReported)
+    );
+    assert_eq!(
+        step(Case {
+            attachment: Attachment::Pending,
+            ..wanted()
+        }),
+        Step::Wait(Because::NotAttached)
+    );
+    assert_eq!(step(wanted()), Step::Stage);
+    assert_eq!(
+        step(Case {
+            attachment: Attachment::NotNeeded,
+            ..wanted()
+        }),
+        Step::Stage
+    );
+    assert_eq!(
+        step(Case {
+            staging: CERTAIN,
+            ..wanted()
+        }),
+        Step::Publish(uid("a"))
+    );
+    let published = &[("a", Hold::Certain)];
+    assert_eq!(
+        step(Case {
+            staging: CERTAIN,
+            published,
+            ..wanted()
+        }),
+        Step::Rest
+    );
+}
+
+#[test]
+fn what_is_uncertain_and_wanted_is_done_again() {
+    let published = &[("a", Hold::Uncertain)];
+    let case = Case {
+        wants: &["a"],
+        published,
+        staging: UNCERTAIN,
+        ..Case::default()
+    };
+    assert_eq!(
+        case.step(),
+        Step::Stage,
+        "an unstage that timed out may have unstaged it"
+    );
+    assert_eq!(
+        Case {
+            staging: CERTAIN,
+            ..case
+        }
+        .step(),
+        Step::Publish(uid("a"))
+    );
+}
+
+#[test]
+fn what_is_uncertain_and_unwanted_is_undone() {
+    let published = &[("a", Hold::Uncertain)];
+    let case = Case {
+        published,
+        staging: UNCERTAIN,
+        ..Case::default()
+    };
+    assert_eq!(case.step(), Step::Unpublish(uid("a")));
+    assert_eq!(
+        Case {
+            published: &[],
+            ..case
+        }
+        .step(),
+        Step::Unstage
+    );
+    assert_eq!(Case::default().step(), Step::Forget);
+}
+
+#[test]
+fn a_volume_is_taken_away_even_if_it_is_not_attached_any_more() {
+    let case = Case {
+        published: &[("a", Hold::Certain)],
+        staging: CERTAIN,
+        attachment: Attachment::Pending,
+        ..Case::default()
+    };
+    assert_eq!(case.step(), Step::Unpublish(uid("a")));
+}
+
+#[test]
+fn a_volume_stays_staged_while_one_pod_wants_it() {
+    let case = Case {
+        wants: &["b"],
+        published: &[("a", Hold::Certain), ("b", Hold::Certain)],
+        staging: CERTAIN,
+        ..Case::default()
+    };
+    assert_eq!(case.step(), Step::Unpublish(uid("a")));
+    assert_eq!(
+        Case {
+            published: &[("b", Hold::Certain)],
+            ..case
+        }
+        .step(),
+        Step::Rest
+    );
+}
+
+#[test]
+fn it_is_not_unstaged_while_a_publication_may_be_left() {
+    let case = Case {
+        published: &[("a", Hold::Certain)],
+        staging: CERTAIN,
+        skip: &["a"],
+        ..Case::default()
+    };
+    assert_eq!(case.step(), Step::Rest);
+}
+
+#[test]
+fn one_pods_failure_does_not_hold_up_another() {
+    let case = Case {
+        wants: &["a", "b"],
+        staging: CERTAIN,
+        skip: &["a"],
+        ..Case::default()
+    };
+    assert_eq!(case.step(), Step::Publish(uid("b")));
+}
+
+#[test]
+fn a_driver_that_does_not_stage_is_published_directly() {
+    let driver = DriverState::Present { stages: false };
+    let case = Case {
+        wants: &["a"],
+        driver,
+        ..Case::default()
+    };
+    assert_eq!(case.step(), Step::Publish(uid("a")));
+}
+
+#[test]
+fn without_the_driver_nothing_is_called_and_nothing_forgotten() {
+    let driver = DriverState::Missing;
+    for case in [
+        Case {
+            wants: &["a"],
+            driver,
+            ..Case::default()
+        },
+        Case {
+            published: &[("a", Hold::Certain)],
+            staging: CERTAIN,
+            driver,
+            ..Case::default()
+        },
+        Case {
+            staging: UNCERTAIN,
+            driver,
+            ..Case::default()
+        },
+    ] {
+        assert_eq!(case.step(), Step::Wait(Because::NoDriver));
+    }
+}
