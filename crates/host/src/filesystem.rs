@@ -142,7 +142,9 @@ fn is_hole(file: &File) -> io::Result<bool> {
 /// fresh sparse image all of it is zero already.
 pub fn make(kind: FsKind, device: &Path) -> Result<(), MakeError> {
     run_mkfs(kind, device).map_err(MakeError::Program)?;
-    File::open(device).and_then(|file| file.sync_all()).map_err(MakeError::Sync)
+    File::open(device)
+        .and_then(|file| file.sync_all())
+        .map_err(MakeError::Sync)
 }
 
 /// Makes a file system in an image that is one hole, writing no more than it needs.
@@ -153,7 +155,10 @@ pub fn make(kind: FsKind, device: &Path) -> Result<(), MakeError> {
 pub fn make_image(kind: FsKind, image: &Path) -> Result<(), MakeError> {
     /// Up to here a new file system's own data is a few megabytes.
     const LARGEST_IN_MEMORY: u64 = 64 << 30;
-    let target = OpenOptions::new().write(true).open(image).map_err(MakeError::Sync)?;
+    let target = OpenOptions::new()
+        .write(true)
+        .open(image)
+        .map_err(MakeError::Sync)?;
     let size = target.metadata().map_err(MakeError::Sync)?.len();
     if kind == FsKind::Xfs || size > LARGEST_IN_MEMORY {
         return make(kind, image);

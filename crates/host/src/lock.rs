@@ -7,13 +7,22 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 
 /// A held lock; dropping it releases it.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing is not enough: a child that another thread is just starting has a copy of the
+        // descriptor until it executes its program.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 /// Why a lock could not be had.
@@ -47,6 +56,22 @@ pub enum Holder {
     Unknown,
 }
 
+impl Holder {
+    /// Whether the process is known, and known to be gone.
+    fn is_dead(self) -> bool {
+        let Self::Process(pid) = self else {
+            return false;
+        };
+        let Some(pid) = i32::try_from(pid)
+            .ok()
+            .and_then(rustix::process::Pid::from_raw)
+        else {
+            return false;
+        };
+        rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH)
+    }
+}
+
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -57,7 +82,7 @@ impl std::fmt::Display for Holder {
 }
 
 impl Lock {
-    /// Takes the lock if it is free; never waits.
+    /// Takes the lock if it is free; waits only for the remains of a dead holder, and not long.
     pub fn try_acquire(path: &Path) -> Result<Self, LockError> {
         let failed = |source| LockError::Io {
             path: path.to_owned(),
@@ -71,20 +96,34 @@ impl Lock {
             .mode(0o600)
             .open(path)
             .map_err(failed)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
+        let mut patience = REMAINS;
+        loop {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(rustix::io::Errno::WOULDBLOCK) => {}
+                Err(error) => return Err(failed(error.into())),
+            }
+            let holder = holder(&mut file);
+            if !holder.is_dead() || patience.is_zero() {
                 return Err(LockError::Held {
                     path: path.to_owned(),
-                    holder: holder(&mut file),
+                    holder,
                 });
             }
-            Err(error) => return Err(failed(error.into())),
+            std::thread::sleep(LOOK);
+            patience = patience.saturating_sub(LOOK);
         }
         sign(&mut file).map_err(failed)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
+
+/// How long the lock of a process that was killed may outlive it: a child that it was just starting
+/// holds a copy until it executes its program or is killed as well.
+const REMAINS: Duration = Duration::from_secs(2);
+
+/// How often to look whether it is gone; the kernel has no event for it that cannot block for good.
+const LOOK: Duration = Duration::from_millis(5);
 
 fn sign(file: &mut File) -> io::Result<()> {
     file.set_len(0)?;
@@ -94,6 +133,7 @@ fn sign(file: &mut File) -> io::Result<()> {
 
 fn holder(file: &mut File) -> Holder {
     let mut text = String::new();
+    let _ = file.rewind();
     match Read::by_ref(file).take(32).read_to_string(&mut text) {
         Ok(_) => text.trim().parse().map_or(Holder::Unknown, Holder::Process),
         Err(_) => Holder::Unknown,
@@ -117,6 +157,24 @@ mod tests {
         }
         drop(held);
         Lock::try_acquire(&path).unwrap();
+    }
+
+    #[test]
+    fn the_remains_of_a_dead_holder_are_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        // A copy of the lock that stays for a moment, signed by a process that is gone.
+        let mut gone = std::process::Command::new("/usr/bin/true").spawn().unwrap();
+        let pid = gone.id();
+        gone.wait().unwrap();
+        let held = Lock::try_acquire(&path).unwrap();
+        std::fs::write(&path, pid.to_string()).unwrap();
+        let release = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(held);
+        });
+        Lock::try_acquire(&path).unwrap();
+        release.join().unwrap();
     }
 
     #[test]

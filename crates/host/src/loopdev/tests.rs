@@ -225,8 +225,11 @@ fn a_file_system_made_in_an_image_is_sound_and_takes_little_of_the_disk() {
             FsKind::Ext4 => ("/usr/sbin/e2fsck", ["-fn", "--"]),
             FsKind::Xfs => ("/usr/sbin/xfs_repair", ["-n", "-f"]),
         };
-        let checked =
-            std::process::Command::new(checker).args(arguments).arg(image.path()).output().unwrap();
+        let checked = std::process::Command::new(checker)
+            .args(arguments)
+            .arg(image.path())
+            .output()
+            .unwrap();
         assert!(checked.status.success(), "{kind}: {checked:?}");
         let device =
             LoopDevice::attach(&image.file, Access::ReadWrite, Lifetime::LastClose).unwrap();
