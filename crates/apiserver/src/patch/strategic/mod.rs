@@ -57,11 +57,11 @@ fn merge_map(
         }
     }
     for (key, value) in patch {
-        if key == PATCH || key == RETAIN_KEYS || key.starts_with(SET_ORDER) {
-            continue;
-        }
-        if let Some(key) = key.strip_prefix(DELETE_FROM) {
-            delete_from(&mut current, key, value)?;
+        if key == PATCH
+            || key == RETAIN_KEYS
+            || key.starts_with(SET_ORDER)
+            || key.starts_with(DELETE_FROM)
+        {
             continue;
         }
         if value.is_null() {
@@ -70,6 +70,12 @@ fn merge_map(
         }
         let merged = merge_value(shape.entry(key).0, current.remove(key), value)?;
         current.insert(key.clone(), merged);
+    }
+    // After the merge: of what is both added and deleted, nothing is left.
+    for (key, values) in patch {
+        if let Some(key) = key.strip_prefix(DELETE_FROM) {
+            delete_from(&mut current, key, values)?;
+        }
     }
     for (key, wanted, server) in orders {
         let Value::Array(wanted) = wanted else {
