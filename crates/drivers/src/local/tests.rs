@@ -26,12 +26,10 @@ const MIB: i64 = 1 << 20;
 
 /// Whether mounts and loop devices can be had; says so if not.
 fn is_root() -> bool {
-    let root = orlop_host::MountTable::read().is_ok()
-        && fs::metadata("/dev/loop-control").is_ok()
-        && fs::OpenOptions::new()
-            .write(true)
-            .open("/dev/loop-control")
-            .is_ok();
+    let root = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/loop-control")
+        .is_ok();
     if !root {
         eprintln!("skipped: loop devices and mounts need root");
     }

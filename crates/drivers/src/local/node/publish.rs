@@ -3,153 +3,22 @@
 use std::io;
 use std::path::PathBuf;
 
-use orlop_csi::server::CsiError;
 use orlop_csi::{limits, proto};
-use orlop_host::loopdev::{Access as DeviceAccess, AttachError, Lifetime};
+use orlop_host::loopdev::{Access as DeviceAccess, Lifetime};
 use orlop_host::mount::{self, Depth, Restrictions};
 use orlop_host::{LoopDevice, Place};
-use tonic::Code;
 
 use super::Here;
 use super::observe::{ObserveError, Shown, Use};
-use crate::local::capability::{
-    Access, Capability, CapabilityError, Mode, MountOptions, OptionRefused,
-};
+use crate::local::capability::{Access, Capability, Mode, MountOptions};
 use crate::local::fields::{self, FieldError};
-use crate::local::in_flight::Busy;
 use crate::local::parameters;
-use crate::local::pool::StoreError;
-use crate::local::pools::{FindError, Volume};
+use crate::local::pools::Volume;
 use crate::local::volume::{Publication, Staged, VolumeId};
 
-/// Why a volume was not published.
-#[derive(Debug, thiserror::Error)]
-pub enum PublishError {
-    /// A field is unusable.
-    #[error(transparent)]
-    Field(#[from] FieldError),
-    /// The volume is unknown or damaged.
-    #[error(transparent)]
-    Find(#[from] FindError),
-    /// The capability cannot be had.
-    #[error("volume {id} cannot be used like this")]
-    Capability {
-        /// The volume.
-        id: VolumeId,
-        /// Why.
-        #[source]
-        source: CapabilityError,
-    },
-    /// A mount option is not allowed.
-    #[error("volume {id} cannot be mounted like this")]
-    Option {
-        /// The volume.
-        id: VolumeId,
-        /// Why.
-        #[source]
-        source: OptionRefused,
-    },
-    /// Another call is at it.
-    #[error(transparent)]
-    Busy(#[from] Busy),
-    /// It is not staged there.
-    #[error("volume {id} is not staged at that path; call NodeStageVolume first")]
-    NotStaged {
-        /// The volume.
-        id: VolumeId,
-    },
-    /// It is staged in another form.
-    #[error("volume {id} is staged in another form; unstage it first")]
-    OtherForm {
-        /// The volume.
-        id: VolumeId,
-    },
-    /// It is published there in another way.
-    #[error("volume {id} is already published there in another way; unpublish it first")]
-    Differs {
-        /// The volume.
-        id: VolumeId,
-    },
-    /// Its access mode allows one target only.
-    #[error("volume {id} is already published at {} and its access mode allows no second", at.display())]
-    SecondTarget {
-        /// The volume.
-        id: VolumeId,
-        /// Where it is published.
-        at: PathBuf,
-    },
-    /// The path is taken.
-    #[error("something else is at {}; remove it first", path.display())]
-    Occupied {
-        /// The path.
-        path: PathBuf,
-    },
-    /// Its state could not be seen.
-    #[error("could not see the state of volume {id}")]
-    Observe {
-        /// The volume.
-        id: VolumeId,
-        /// Why.
-        #[source]
-        source: ObserveError,
-    },
-    /// A record could not be written.
-    #[error("could not record the publication of volume {id}")]
-    Store {
-        /// The volume.
-        id: VolumeId,
-        /// Why.
-        #[source]
-        source: StoreError,
-    },
-    /// There is no loop device for it.
-    #[error("could not get a read-only loop device for volume {id}")]
-    Attach {
-        /// The volume.
-        id: VolumeId,
-        /// Why.
-        #[source]
-        source: AttachError,
-    },
-    /// The target could not be made, or the volume not be shown there.
-    #[error("could not publish volume {id} at {}", path.display())]
-    Bind {
-        /// The volume.
-        id: VolumeId,
-        /// The target path.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-}
+mod error;
 
-impl CsiError for PublishError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Field(_) | Self::Capability { .. } | Self::Option { .. } => Code::InvalidArgument,
-            Self::Find(FindError::Unknown { .. }) => Code::NotFound,
-            Self::Find(FindError::Broken { .. }) => Code::DataLoss,
-            Self::Busy(_) => Code::Aborted,
-            Self::NotStaged { .. }
-            | Self::OtherForm { .. }
-            | Self::SecondTarget { .. }
-            | Self::Occupied { .. } => Code::FailedPrecondition,
-            Self::Differs { .. } => Code::AlreadyExists,
-            Self::Attach {
-                source: AttachError::Contended { .. } | AttachError::NoneLeft(_),
-                ..
-            }
-            | Self::Store {
-                source: StoreError::Full(_),
-                ..
-            } => Code::ResourceExhausted,
-            Self::Observe { .. } | Self::Store { .. } | Self::Attach { .. } | Self::Bind { .. } => {
-                Code::Internal
-            }
-        }
-    }
-}
+pub use error::PublishError;
 
 /// How a volume shall be published.
 #[derive(Debug)]

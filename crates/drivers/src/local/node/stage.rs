@@ -4,213 +4,23 @@
 //! file system, the record that it has one, the record that it is staged, the mount. The loop
 //! device belongs to the mount and vanishes with it, or with us if we die before mounting.
 
-use std::io;
-use std::path::PathBuf;
-
-use orlop_csi::server::CsiError;
 use orlop_csi::{limits, proto};
 use orlop_host::filesystem::{self, Signature};
-use orlop_host::loopdev::{Access as DeviceAccess, AttachError, Lifetime};
-use orlop_host::mount::{self, MountError, NewMount};
-use orlop_host::program::ProgramError;
+use orlop_host::loopdev::{Access as DeviceAccess, Lifetime};
+use orlop_host::mount::{self, NewMount};
 use orlop_host::{FsKind, LoopDevice, Place};
-use tonic::Code;
 
 use super::Here;
-use super::observe::{ObserveError, Shown, Use};
-use crate::local::capability::{
-    Access, Capability, CapabilityError, Mode, MountOptions, OptionRefused,
-};
+use super::observe::{Shown, Use};
+use crate::local::capability::{Access, Capability, Mode, MountOptions};
 use crate::local::fields::{self, FieldError};
-use crate::local::in_flight::Busy;
 use crate::local::parameters;
-use crate::local::pool::{FormatError, StoreError};
-use crate::local::pools::{FindError, Volume};
+use crate::local::pools::Volume;
 use crate::local::volume::{Content, NodeRecord, Publication, Staged, VolumeId};
 
-/// Why a volume was not staged.
-#[derive(Debug, thiserror::Error)]
-pub enum StageError {
-    /// A field is unusable.
-    #[error(transparent)]
-    Field(#[from] FieldError),
-    /// The volume is unknown or damaged.
-    #[error(transparent)]
-    Find(#[from] FindError),
-    /// The capability cannot be had.
-    #[error("volume {id} cannot be used like this")]
-    Capability {
-        /// The volume.
-        id: VolumeId,
-        /// Why.
-        #[source]
-        source: CapabilityError,
-    },
-    /// A mount option is not allowed.
-    #[error("volume {id} cannot be mounted like this")]
-    Option {
-        /// The volume.
-        id: VolumeId,
-        /// Why.
-        #[source]
-        source: OptionRefused,
-    },
-    /// Another call is at it.
-    #[error(transparent)]
-    Busy(#[from] Busy),
-    /// It is staged there in another way.
-    #[error("volume {id} is already staged there in another way; unstage it first")]
-    Differs {
-        /// The volume.
-        id: VolumeId,
-    },
-    /// It is staged at another path.
-    #[error("volume {id} is already staged at {}; unstage it first", at.display())]
-    Elsewhere {
-        /// The volume.
-        id: VolumeId,
-        /// Where.
-        at: PathBuf,
-    },
-    /// The path is taken.
-    #[error("something else is mounted at {}; unmount it first", path.display())]
-    Occupied {
-        /// The path.
-        path: PathBuf,
-    },
-    /// It holds something else.
-    #[error("volume {id} holds {holds} and is never formatted over it")]
-    Holds {
-        /// The volume.
-        id: VolumeId,
-        /// What it holds.
-        holds: String,
-    },
-    /// It is too small for the file system.
-    #[error("volume {id} is too small for {kind}, which needs {} bytes", kind.smallest())]
-    TooSmall {
-        /// The volume.
-        id: VolumeId,
-        /// The file system.
-        kind: FsKind,
-    },
-    /// Its file system is gone.
-    #[error("volume {id} should hold {kind} and does not; restore its image from a backup")]
-    Corrupt {
-        /// The volume.
-        id: VolumeId,
-        /// What should be there.
-        kind: FsKind,
-    },
-    /// Its state could not be seen.
-    #[error("could not see the state of volume {id}")]
-    Observe {
-        /// The volume.
-        id: VolumeId,
-        /// Why.
-        #[source]
-        source: ObserveError,
-    },
-    /// The image could not be read.
-    #[error("could not read the image of volume {id}")]
-    Probe {
-        /// The volume.
-        id: VolumeId,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// Formatting failed.
-    #[error("could not give volume {id} a file system")]
-    Format {
-        /// The volume.
-        id: VolumeId,
-        /// Why.
-        #[source]
-        source: FormatError,
-    },
-    /// A record could not be written.
-    #[error("could not record the staging of volume {id}")]
-    Store {
-        /// The volume.
-        id: VolumeId,
-        /// Why.
-        #[source]
-        source: StoreError,
-    },
-    /// There is no loop device for it.
-    #[error("could not get a loop device for volume {id}")]
-    Attach {
-        /// The volume.
-        id: VolumeId,
-        /// Why.
-        #[source]
-        source: AttachError,
-    },
-    /// Its damaged file system could not be repaired.
-    #[error("volume {id} is damaged; repair it by hand")]
-    Repair {
-        /// The volume.
-        id: VolumeId,
-        /// Why.
-        #[source]
-        source: ProgramError,
-    },
-    /// The staging path cannot be used.
-    #[error("could not use the staging path {}", path.display())]
-    Place {
-        /// The path.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// It could not be mounted.
-    #[error("could not mount volume {id}")]
-    Mount {
-        /// The volume.
-        id: VolumeId,
-        /// Why.
-        #[source]
-        source: MountError,
-    },
-}
+mod error;
 
-impl CsiError for StageError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Field(_) | Self::Capability { .. } | Self::Option { .. } => Code::InvalidArgument,
-            Self::Find(FindError::Unknown { .. }) => Code::NotFound,
-            Self::Find(FindError::Broken { .. }) | Self::Corrupt { .. } => Code::DataLoss,
-            Self::Busy(_) => Code::Aborted,
-            Self::Differs { .. } => Code::AlreadyExists,
-            Self::Elsewhere { .. }
-            | Self::Occupied { .. }
-            | Self::Holds { .. }
-            | Self::TooSmall { .. } => Code::FailedPrecondition,
-            Self::Format {
-                source: FormatError::Store(StoreError::Full(_)),
-                ..
-            }
-            | Self::Store {
-                source: StoreError::Full(_),
-                ..
-            }
-            | Self::Attach {
-                source: AttachError::Contended { .. } | AttachError::NoneLeft(_),
-                ..
-            } => Code::ResourceExhausted,
-            Self::Observe { .. }
-            | Self::Probe { .. }
-            | Self::Format { .. }
-            | Self::Store { .. }
-            | Self::Attach { .. }
-            | Self::Repair { .. }
-            | Self::Place { .. }
-            | Self::Mount { .. } => Code::Internal,
-        }
-    }
-}
+pub use error::StageError;
 
 /// How a volume shall be staged.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
+use orlop_csi::server::CsiError;
 use orlop_host::FsKind;
 use orlop_host::place::Kind;
+use tonic::Code;
 
 use super::*;
 

@@ -1,5 +1,8 @@
 use std::collections::BTreeMap;
 
+use orlop_csi::server::CsiError;
+use tonic::Code;
+
 use super::*;
 use crate::local::volume::{NodeName, VolumeRecord};
 
