@@ -10,12 +10,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use orlop_csi::Method;
+
 use crate::backend::Breach;
-use crate::driver::{Temper, Troubles};
+use crate::driver::{Temper, Trouble, Troubles};
 use crate::faults::{Fault, Member, Phase, Plan};
 use crate::remains;
 use crate::user::{Stuck, User};
-use crate::world::{Making, World};
+use crate::wire::{Call, Nature};
+use crate::world::{Making, StartSidecar, World, roles};
 
 /// After the script, the world gets this long to come to rest.
 const REST: Duration = Duration::from_secs(60);
@@ -38,6 +41,40 @@ pub struct Scenario {
     pub troubles: Troubles,
     /// How many nodes there are.
     pub nodes: u8,
+    /// The provisioner's role: the real one, or a worse one to see whether it is noticed.
+    pub provisioner: StartSidecar,
+}
+
+impl Scenario {
+    /// A story on one node with a driver that works.
+    pub fn new(name: &'static str, script: Script) -> Self {
+        Self {
+            name,
+            script,
+            troubles: Troubles::new(),
+            nodes: 1,
+            provisioner: roles::provisioner,
+        }
+    }
+
+    /// With trouble at a driver's call.
+    #[must_use]
+    pub fn trouble(mut self, method: Method, count: u64, trouble: Trouble) -> Self {
+        self.troubles.insert((method, count), trouble);
+        self
+    }
+
+    /// With so many nodes.
+    #[must_use]
+    pub fn nodes(self, nodes: u8) -> Self {
+        Self { nodes, ..self }
+    }
+
+    /// With another provisioner.
+    #[must_use]
+    pub fn provisioner(self, provisioner: StartSidecar) -> Self {
+        Self { provisioner, ..self }
+    }
 }
 
 /// How a run went.
@@ -46,7 +83,7 @@ pub struct Report {
     /// Scenario, plan and seed: all that it takes to see this again.
     pub replay: String,
     /// Calls per process until the script ended.
-    pub calls: BTreeMap<Member, u64>,
+    pub calls: BTreeMap<Member, Vec<Call>>,
     /// What the user waited for in vain.
     pub stuck: Option<Stuck>,
     /// Rules that were broken.
@@ -93,6 +130,7 @@ pub fn run(scenario: &Scenario, plan: &Plan, seed: u64) -> Report {
         plan: plan.clone(),
         temper: Temper { latency: LATENCY, troubles: scenario.troubles.clone(), seed },
         nodes: scenario.nodes,
+        provisioner: scenario.provisioner,
     };
     let replay = format!("scenario {}, seed {seed}, {plan}", scenario.name);
     runtime.block_on(tell(scenario, making, root.path(), replay))
@@ -129,27 +167,44 @@ pub struct Sweep {
     pub failures: Vec<(Report, Vec<String>)>,
 }
 
-/// A kind of fault for every call that a process makes: gives the faults to try at it.
-pub type Strikes = fn() -> Vec<Fault>;
-
-/// A crash on either side of the call.
-pub fn crashes() -> Vec<Fault> {
-    Phase::ALL.map(Fault::Crash).to_vec()
+/// A crash at every call: on either side of an effect, once at a look.
+pub fn crashes(call: &Call) -> Vec<Fault> {
+    match call.nature {
+        Nature::Effect => Phase::ALL.map(Fault::Crash).to_vec(),
+        Nature::Look => vec![Fault::Crash(Phase::Before)],
+    }
 }
 
-/// An error on either side of the call.
-pub fn errors() -> Vec<Fault> {
-    Phase::ALL.map(Fault::Error).to_vec()
+/// A crash on either side of every effect.
+pub fn crashes_at_effects(call: &Call) -> Vec<Fault> {
+    match call.nature {
+        Nature::Effect => crashes(call),
+        Nature::Look => Vec::new(),
+    }
+}
+
+/// An error on either side of every effect, and in place of every look.
+pub fn errors(call: &Call) -> Vec<Fault> {
+    match call.nature {
+        Nature::Effect => Phase::ALL.map(Fault::Error).to_vec(),
+        Nature::Look => vec![Fault::Error(Phase::Before)],
+    }
+}
+
+/// A watch that ends at once, or after its first piece.
+pub fn cut_watches(call: &Call) -> Vec<Fault> {
+    if call.what.starts_with("WATCH") { [0, 1].map(Fault::Cut).to_vec() } else { Vec::new() }
 }
 
 /// Runs the scenario without a fault, then once for every call of every process and every
 /// fault that `strikes` names, several at a time.
-pub fn sweep(scenario: &Scenario, seed: u64, strikes: Strikes) -> Sweep {
+pub fn sweep(scenario: &Scenario, seed: u64, strikes: fn(&Call) -> Vec<Fault>) -> Sweep {
     let reference = run(scenario, &Plan::calm(), seed);
     let mut plans = Vec::new();
     for (member, calls) in &reference.calls {
-        for call in 1..=*calls {
-            plans.extend(strikes().into_iter().map(|fault| Plan::one(*member, call, fault)));
+        for call in calls {
+            let faults = strikes(call).into_iter();
+            plans.extend(faults.map(|fault| Plan::one(*member, call.number, fault)));
         }
     }
     let failures = Mutex::new(Vec::new());

@@ -41,8 +41,29 @@ pub struct Ledger {
 }
 
 struct Counted {
-    calls: u64,
+    calls: Vec<Call>,
     random: fastrand::Rng,
+}
+
+/// What a call is to the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nature {
+    /// It may change something that somebody relies on.
+    Effect,
+    /// It changes nothing, or (an event for people) nothing that anybody relies on: dying
+    /// before it and dying after it are the same.
+    Look,
+}
+
+/// A call that a process made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// Its number, from 1.
+    pub number: u64,
+    /// What was called.
+    pub what: String,
+    /// What it is to the world.
+    pub nature: Nature,
 }
 
 impl Ledger {
@@ -52,19 +73,20 @@ impl Ledger {
         for byte in member.to_string().bytes() {
             salted = fastrand::Rng::with_seed(salted.u64(..) ^ u64::from(byte));
         }
-        let counted = Arc::new(Mutex::new(Counted { calls: 0, random: salted }));
+        let counted = Arc::new(Mutex::new(Counted { calls: Vec::new(), random: salted }));
         Self { member, plan, trace, counted }
     }
 
-    /// How many calls it made.
-    pub fn calls(&self) -> u64 {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner).calls
+    /// The calls that it made.
+    pub fn calls(&self) -> Vec<Call> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner).calls.clone()
     }
 
-    fn count(&self) -> (u64, Option<Fault>) {
+    fn count(&self, what: &str, nature: Nature) -> (u64, Option<Fault>) {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        counted.calls += 1;
-        (counted.calls, self.plan.at(self.member, counted.calls))
+        let number = counted.calls.len() as u64 + 1;
+        counted.calls.push(Call { number, what: what.to_owned(), nature });
+        (number, self.plan.at(self.member, number))
     }
 
     fn way(&self) -> Duration {
@@ -98,11 +120,11 @@ impl Wire {
     }
 
     /// Takes the next number for a call; waits for ever if the process has ended.
-    async fn begin(&self, what: &str) -> (u64, Option<Fault>) {
+    async fn begin(&self, what: &str, nature: Nature) -> (u64, Option<Fault>) {
         if self.ended.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
-        let (number, fault) = self.ledger.count();
+        let (number, fault) = self.ledger.count(what, nature);
         let strike = fault.map(|fault| format!(" [{fault}]")).unwrap_or_default();
         self.ledger.trace.say(format!("{} #{number} {what}{strike}", self.ledger.member));
         (number, fault)
@@ -154,7 +176,10 @@ impl ApiWire {
         let watching = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let verb = if watching { "WATCH" } else { request.method().as_str() };
         let what = format!("{verb} {}", request.uri().path());
-        let (number, fault) = self.wire.begin(&what).await;
+        let is_look =
+            request.method() == http::Method::GET || request.uri().path().ends_with("/events");
+        let nature = if is_look { Nature::Look } else { Nature::Effect };
+        let (number, fault) = self.wire.begin(&what, nature).await;
         match fault {
             Some(Fault::Crash(Phase::Before)) => return self.wire.end().await,
             Some(Fault::Error(Phase::Before)) => return self.refuse(number),
@@ -211,7 +236,8 @@ struct CsiWire {
 impl Gate for CsiWire {
     fn before<'a>(&'a self, call: &'a CallSite) -> Passage<'a> {
         Box::pin(async move {
-            let (number, fault) = self.wire.begin(&format!("{} {}", call.method, call.subject)).await;
+            let what = format!("{} {}", call.method, call.subject);
+            let (number, fault) = self.wire.begin(&what, nature(call.method)).await;
             match fault {
                 Some(Fault::Crash(Phase::Before)) => self.wire.end().await,
                 Some(Fault::Error(Phase::Before)) => {
@@ -248,5 +274,22 @@ impl Gate for CsiWire {
                 None => Ok(()),
             }
         })
+    }
+}
+
+/// The fake driver serves no other call that changes something.
+fn nature(method: Method) -> Nature {
+    match method {
+        Method::CreateVolume
+        | Method::DeleteVolume
+        | Method::ControllerPublishVolume
+        | Method::ControllerUnpublishVolume
+        | Method::ControllerExpandVolume
+        | Method::NodeStageVolume
+        | Method::NodeUnstageVolume
+        | Method::NodePublishVolume
+        | Method::NodeUnpublishVolume
+        | Method::NodeExpandVolume => Nature::Effect,
+        _ => Nature::Look,
     }
 }

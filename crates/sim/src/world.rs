@@ -18,10 +18,11 @@ use crate::driver::{FakeDriver, Temper};
 use crate::faults::{Member, Plan};
 use crate::trace::Trace;
 use crate::user::User;
-use crate::wire::{Ledger, Wire};
+use crate::wire::{Call, Ledger, Wire};
 use crate::witness::Witness;
 
-mod roles;
+pub(crate) mod roles;
+mod runner;
 
 
 /// How long a process that died stays away.
@@ -31,7 +32,7 @@ const AWAY: Duration = Duration::from_secs(2);
 const BEGINNING: i64 = 1_767_225_600;
 
 /// What a world is made from.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Making {
     /// Drives every random choice.
     pub seed: u64,
@@ -41,7 +42,12 @@ pub struct Making {
     pub temper: Temper,
     /// How many nodes there are.
     pub nodes: u8,
+    /// The provisioner's role.
+    pub provisioner: StartSidecar,
 }
+
+/// Starts a role that stands beside the driver.
+pub type StartSidecar = fn(&Process, Driver);
 
 /// A cluster.
 #[derive(Clone)]
@@ -58,6 +64,7 @@ struct Inner {
     controller: memory::Socket,
     nodes: BTreeMap<Member, roles::NodePlace>,
     ledgers: BTreeMap<Member, Ledger>,
+    provisioner: StartSidecar,
     deaths: mpsc::UnboundedSender<Member>,
     lives: Mutex<BTreeMap<Member, Process>>,
 }
@@ -66,7 +73,7 @@ impl World {
     /// Makes a cluster whose nodes keep their files below `root`, and starts it. Needs a
     /// tokio runtime whose clock is paused.
     pub async fn start(making: Making, root: &Path) -> Self {
-        let Making { seed, plan, temper, nodes } = making;
+        let Making { seed, plan, temper, nodes, provisioner } = making;
         let clock = Clock::simulated(Timestamp::from_second(BEGINNING).expect("a time"));
         let random = Mutex::new(fastrand::Rng::with_seed(seed));
         let config = Config {
@@ -87,7 +94,9 @@ impl World {
         let places = members.iter().filter(|member| matches!(member, Member::Node(_)));
         let places = places.map(|member| {
             let name = member.to_string();
-            (*member, roles::NodePlace::make(root.join(&name), driver.serve_node(&name), &witness))
+            let (folder, socket) = (root.join(&name), driver.serve_node(&name));
+            let runner = runner::FakeRunner::new(clock, witness.clone());
+            (*member, roles::NodePlace::new(name, folder, socket, runner))
         });
         let (deaths, dead) = mpsc::unbounded_channel();
         let inner = Inner {
@@ -99,6 +108,7 @@ impl World {
             witness,
             driver,
             clock,
+            provisioner,
             deaths,
             lives: Mutex::default(),
         };
@@ -135,8 +145,8 @@ impl World {
         &self.inner.driver
     }
 
-    /// How many calls each process made so far.
-    pub fn calls(&self) -> BTreeMap<Member, u64> {
+    /// The calls that each process made so far.
+    pub fn calls(&self) -> BTreeMap<Member, Vec<Call>> {
         self.inner.ledgers.iter().map(|(member, ledger)| (*member, ledger.calls())).collect()
     }
 
@@ -163,9 +173,9 @@ impl World {
         match member {
             Member::Control => roles::control(&process),
             Member::Scheduler => roles::scheduler(&process),
-            Member::Provisioner => roles::provisioner(&process, self.controller(&wire)),
+            Member::Provisioner => (inner.provisioner)(&process, self.controller(&wire)),
             Member::Attacher => roles::attacher(&process, self.controller(&wire)),
-            Member::Node(_) => inner.nodes[&member].start(&process, &wire, &member.to_string()),
+            Member::Node(_) => inner.nodes[&member].start(&process, &wire),
         }
         self.lives().insert(member, process);
     }

@@ -1,31 +1,51 @@
 //! A claim's whole life, with a fault at every call of every process in turn.
 
-use orlop_sim::driver::Troubles;
 use orlop_sim::faults::Plan;
-use orlop_sim::run::{Scenario, crashes, run, sweep};
+use orlop_sim::run::{Scenario, Sweep, crashes, crashes_at_effects, cut_watches, errors, run, sweep};
 
 const SEED: u64 = 1;
 
-fn immediate_claim() -> Scenario {
-    Scenario {
-        name: "immediate claim",
-        script: |user| {
-            Box::pin(async move {
-                user.class("Immediate", "Delete").await;
-                user.claim("data").await;
-                user.until_bound("data").await?;
-                user.delete_claim("data").await;
-                user.until_all_gone().await
-            })
-        },
-        troubles: Troubles::new(),
-        nodes: 1,
-    }
+fn whole_life() -> Scenario {
+    Scenario::new("whole life", |user| {
+        Box::pin(async move {
+            user.class("WaitForFirstConsumer", "Delete").await;
+            user.claim("data").await;
+            user.pod("web", "data").await;
+            user.until_running("web").await?;
+            user.delete_pod("web").await;
+            user.until_pod_gone("web").await?;
+            user.delete_claim("data").await;
+            user.until_all_gone().await
+        })
+    })
+}
+
+fn immediate() -> Scenario {
+    Scenario::new("immediate claim", |user| {
+        Box::pin(async move {
+            user.class("Immediate", "Delete").await;
+            user.claim("data").await;
+            user.until_bound("data").await?;
+            user.delete_claim("data").await;
+            user.until_all_gone().await
+        })
+    })
+}
+
+fn report(sweep: &Sweep) {
+    sweep.must_hold();
+    let reference = &sweep.reference;
+    let calls: Vec<String> = reference
+        .calls
+        .iter()
+        .map(|(member, calls)| format!("{member} {}", calls.len()))
+        .collect();
+    println!("{}: {} runs; calls: {}", reference.replay, sweep.runs, calls.join(", "));
 }
 
 #[test]
 fn one_seed_gives_one_trace() {
-    let scenario = immediate_claim();
+    let scenario = whole_life();
     let first = run(&scenario, &Plan::calm(), SEED);
     let second = run(&scenario, &Plan::calm(), SEED);
     assert_eq!(first.trace, second.trace);
@@ -35,8 +55,25 @@ fn one_seed_gives_one_trace() {
 }
 
 #[test]
-fn an_immediate_claim_survives_a_crash_at_every_call() {
-    let sweep = sweep(&immediate_claim(), SEED, crashes);
-    sweep.must_hold();
-    println!("{} runs, calls {:?}", sweep.runs, sweep.reference.calls);
+fn a_whole_life_survives_a_crash_at_every_call() {
+    let sweep = sweep(&whole_life(), SEED, crashes);
+    report(&sweep);
+    assert_eq!(sweep.reference.end, "", "nothing is left");
+}
+
+#[test]
+fn a_whole_life_survives_an_error_at_every_call() {
+    report(&sweep(&whole_life(), SEED + 2, errors));
+}
+
+#[test]
+fn a_whole_life_survives_the_end_of_every_watch() {
+    report(&sweep(&whole_life(), SEED + 3, cut_watches));
+}
+
+#[test]
+fn an_immediate_claim_survives_a_crash_at_every_effect() {
+    let sweep = sweep(&immediate(), SEED, crashes_at_effects);
+    report(&sweep);
+    assert_eq!(sweep.reference.end, "", "nothing is left");
 }

@@ -1,12 +1,17 @@
 //! Which roles a process runs, and with what.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use orlop_csi::{Driver, memory};
+use orlop_csi::{Driver, Gate, memory};
+use orlop_node::{
+    Announcement, ChannelRegistrations, DriverConnector, NodeConfig, PluginId, Seams,
+};
 use orlop_runtime::Process;
 
+use super::runner::FakeRunner;
+use crate::driver;
 use crate::wire::Wire;
-use crate::witness::Witness;
 
 pub(super) fn control(process: &Process) {
     orlop_control::binder::start(process);
@@ -15,9 +20,11 @@ pub(super) fn control(process: &Process) {
     orlop_control::ephemeral::start(process);
 }
 
-pub(super) fn scheduler(_: &Process) {}
+pub(super) fn scheduler(process: &Process) {
+    orlop_scheduler::start(process);
+}
 
-pub(super) fn provisioner(process: &Process, driver: Driver) {
+pub(crate) fn provisioner(process: &Process, driver: Driver) {
     orlop_sidecars::provisioner::start(process, driver, Default::default());
 }
 
@@ -27,16 +34,52 @@ pub(super) fn attacher(process: &Process, driver: Driver) {
 
 /// What outlives the processes of a node.
 pub(super) struct NodePlace {
+    name: String,
     root: PathBuf,
     socket: memory::Socket,
+    runner: FakeRunner,
 }
 
 impl NodePlace {
-    pub(super) fn make(root: PathBuf, socket: memory::Socket, _witness: &Witness) -> Self {
-        Self { root, socket }
+    pub(super) fn new(name: String, root: PathBuf, socket: memory::Socket, runner: FakeRunner) -> Self {
+        Self { name, root, socket, runner }
     }
 
-    pub(super) fn start(&self, _process: &Process, _wire: &Wire, _name: &str) {
-        let _ = (&self.root, &self.socket);
+    pub(super) fn start(&self, process: &Process, wire: &Wire) {
+        let (announcer, registrations) = ChannelRegistrations::new();
+        // The driver's registrar lives on, and tells every node role that comes up.
+        announcer.came(
+            PluginId(driver::NAME.to_owned()),
+            Announcement {
+                kind: "CSIPlugin".to_owned(),
+                name: driver::NAME.to_owned(),
+                endpoint: "in memory".to_owned(),
+                versions: vec!["1.0.0".to_owned()],
+            },
+        );
+        // The role takes an end of the sightings for the end of the world.
+        process.spawn("announcer", async move {
+            let _announcer = announcer;
+            std::future::pending().await
+        });
+        let connector = InMemory { socket: self.socket.clone(), gate: wire.gate() };
+        let seams = Seams {
+            runner: Arc::new(self.runner.clone()),
+            connector: Arc::new(connector),
+            registrations: Box::new(registrations),
+        };
+        orlop_node::start(process, NodeConfig::new(&self.name, &self.root), seams);
+    }
+}
+
+/// The one driver there is.
+struct InMemory {
+    socket: memory::Socket,
+    gate: Arc<dyn Gate>,
+}
+
+impl DriverConnector for InMemory {
+    fn connect(&self, _: &str) -> Result<Driver, String> {
+        Ok(Driver::in_memory(&self.socket).with_gate(Arc::clone(&self.gate)))
     }
 }
