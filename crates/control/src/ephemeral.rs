@@ -1,21 +1,18 @@
 //! Generic ephemeral volumes: claims that are made for a pod and go with it.
 //!
 //! The claim's name follows from pod and volume, and the pod owns it, so that a restart
-//! finds what it made. Where nobody collects what a gone pod owned, this role does.
+//! finds what it made. When the pod goes, the API's garbage collector takes the claim.
 //!
-//! Must never: use or delete a claim that was not made for the very pod.
-
-use std::sync::Arc;
+//! Must never: give a pod a claim that was not made for the very pod.
 
 use orlop_model::{
     Claim, Key, Kind, Meta, OwnerReference, Pod,
     pod::{self, PodVolume},
 };
 use orlop_runtime::{
-    ApiError, Cache, Change, Cluster, EventType, Index, Outcome, Preconditions, Process, Queue,
-    Recorder, work,
+    ApiError, Cache, Change, Cluster, EventType, Index, Outcome, Process, Queue, Recorder, work,
 };
-use tracing::{debug, info};
+use tracing::debug;
 
 use crate::{protection::claim::is_made_for, turn};
 
@@ -77,23 +74,6 @@ pub fn decide(pod: &Pod, volume: &PodVolume, existing: Option<&Claim>) -> Decisi
     }
 }
 
-/// The pod that a claim was made for: its key and uid.
-pub fn maker(claim: &Claim) -> Option<(Key, &str)> {
-    let owner = claim.metadata.controller()?;
-    let is_pod = owner.kind == Pod::KIND && owner.api_version == Pod::api_version();
-    is_pod.then(|| {
-        let key = Key::namespaced(&claim.metadata.namespace, &owner.name);
-        (key, owner.uid.as_str())
-    })
-}
-
-fn made_for(claim: &Claim) -> Vec<String> {
-    maker(claim)
-        .map(|(key, _)| key.to_string())
-        .into_iter()
-        .collect()
-}
-
 #[derive(Clone)]
 struct Ephemeral {
     cluster: Cluster,
@@ -101,7 +81,6 @@ struct Ephemeral {
     queue: Queue<Key>,
     pods: Cache<Pod>,
     claims: Cache<Claim>,
-    claims_by_pod: Index<Claim>,
     pods_by_claim: Index<Pod>,
 }
 
@@ -113,7 +92,6 @@ pub fn start(process: &Process) {
         cluster: process.cluster.clone(),
         recorder: process.recorder(COMPONENT),
         queue: Queue::new(turn::backoff()),
-        claims_by_pod: claims.index("ephemeral/made-for", made_for),
         pods_by_claim: pods.index(pod::BY_CLAIM, pod::claims_used),
         pods,
         claims,
@@ -138,13 +116,9 @@ impl Ephemeral {
         });
         let role = self.clone();
         self.claims.subscribe(move |change| {
-            let claim = change.object();
-            if let Some((pod, _)) = maker(claim) {
-                role.queue.add(pod);
-            }
-            // Somebody else's claim may have stood in a pod's way.
+            // It may have stood in a pod's way, or a pod misses it now.
             if matches!(change, Change::Deleted(_)) {
-                for pod in role.pods_by_claim.get(&claim.key().to_string()) {
+                for pod in role.pods_by_claim.get(&change.object().key().to_string()) {
                     role.queue.add(pod.key());
                 }
             }
@@ -154,11 +128,8 @@ impl Ephemeral {
     }
 
     async fn turn(&self, key: Key) -> Outcome {
-        let result = match self.collect(&key).await {
-            Ok(()) => self.make(&key).await,
-            Err(error) => Err(error),
-        };
-        result.map_or_else(|error| turn::retry(&error), |()| Outcome::Done)
+        let made = self.make(&key).await;
+        made.map_or_else(|error| turn::retry(&error), |()| Outcome::Done)
     }
 
     async fn make(&self, key: &Key) -> Result<(), ApiError> {
@@ -181,31 +152,6 @@ impl Ephemeral {
                     self.claims.absorb(made);
                 }
             }
-        }
-        Ok(())
-    }
-
-    /// Deletes what was made for a pod that is gone; the API server must say that it is.
-    async fn collect(&self, key: &Key) -> Result<(), ApiError> {
-        let uid_now = self.pods.get(key).map(|pod| pod.metadata.uid.clone());
-        let orphans: Vec<Arc<Claim>> = self
-            .claims_by_pod
-            .get(&key.to_string())
-            .into_iter()
-            .filter(|claim| !claim.metadata.is_deleting())
-            .filter(|claim| maker(claim).is_some_and(|(_, uid)| uid_now.as_deref() != Some(uid)))
-            .collect();
-        if orphans.is_empty() {
-            return Ok(());
-        }
-        let live = self.cluster.get::<Pod>(key).await?;
-        for claim in orphans {
-            if live.as_ref().is_some_and(|pod| is_made_for(&claim, pod)) {
-                continue;
-            }
-            let only_if = Preconditions::same_object(&*claim);
-            self.cluster.delete::<Claim>(&claim.key(), &only_if).await?;
-            info!(claim = %claim.key(), "claim of a gone pod deleted");
         }
         Ok(())
     }

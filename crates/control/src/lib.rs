@@ -15,6 +15,9 @@ pub mod ephemeral;
 pub mod protection;
 mod turn;
 
+#[cfg(test)]
+mod fixtures;
+
 /// Where a view's facts come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {

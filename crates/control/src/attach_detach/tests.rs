@@ -1,1 +1,573 @@
+//! Who is attached where, and what a crash after any write leads to.
 
+use std::{collections::BTreeMap, sync::Arc};
+
+use orlop_model::{
+    AccessMode, Node, Pod, PodPhase, Volume, VolumeAttachment, attachment::VolumeError,
+    node::AttachedVolume, node::Taint, well_known,
+};
+
+use super::{
+    actual,
+    decide::{NodeDecision, NodeView, Standing, Verdict, VolumeView, decide_node, decide_volume},
+    desired,
+};
+use crate::{
+    Evidence,
+    fixtures::{attachment, bound, deleting, node as a_node, pod as a_pod, volume as a_volume},
+};
+
+fn wishes(pods: &[Pod]) -> desired::Wishes {
+    let mut wishes = desired::Wishes::new();
+    for pod in pods {
+        let on = wishes.entry(pod.spec.node_name.clone()).or_default();
+        on.push(Arc::new(pod.clone()));
+    }
+    wishes
+}
+
+fn verdicts(pods: &[Pod], attachments: Vec<VolumeAttachment>) -> Vec<(String, Verdict)> {
+    decide_volume(&VolumeView {
+        volume: Arc::new(a_volume("vol", "c")),
+        attachable: true,
+        wishes: wishes(pods),
+        attachments: attachments.into_iter().map(Arc::new).collect(),
+    })
+}
+
+fn elsewhere(users: &[&str]) -> Verdict {
+    let users = users
+        .iter()
+        .map(|name| orlop_model::Key::namespaced("ns", *name));
+    Verdict::Elsewhere {
+        users: users.collect(),
+    }
+}
+
+#[test]
+fn a_volume_of_one_node_never_goes_to_a_second() {
+    let vol = a_volume("vol", "c");
+    let here = a_pod("here", "n2", "data");
+    let there = a_pod("there", "n1", "data");
+    let on_n1 = attachment(&vol, "n1");
+    let mut unsure = on_n1.clone();
+    unsure.status.attached = false;
+    let cases = [
+        ("nobody has it", vec![], Verdict::Attach),
+        ("n1 has it", vec![on_n1.clone()], elsewhere(&[])),
+        ("n1 may have it", vec![unsure], elsewhere(&[])),
+        (
+            "n1 is giving it back",
+            vec![deleting(on_n1.clone())],
+            elsewhere(&[]),
+        ),
+        ("n2 has it", vec![attachment(&vol, "n2")], Verdict::Held),
+        (
+            "n2 is giving it back",
+            vec![deleting(attachment(&vol, "n2"))],
+            Verdict::Leaving,
+        ),
+    ];
+    for (name, attachments, verdict) in cases {
+        let expected = vec![("n2".to_owned(), verdict)];
+        assert_eq!(
+            verdicts(std::slice::from_ref(&here), attachments),
+            expected,
+            "{name}"
+        );
+    }
+    let both = verdicts(&[here, there], vec![on_n1]);
+    let expected = [
+        ("n2".to_owned(), elsewhere(&["there"])),
+        ("n1".to_owned(), Verdict::Held),
+    ];
+    assert_eq!(both, expected);
+}
+
+#[test]
+fn of_two_nodes_that_want_it_the_longer_waiting_pod_wins() {
+    let mut old = a_pod("old", "n2", "data");
+    let mut new = a_pod("new", "n1", "data");
+    old.metadata.creation_timestamp = Some(jiff::Timestamp::from_second(1).unwrap());
+    new.metadata.creation_timestamp = Some(jiff::Timestamp::from_second(2).unwrap());
+    let expected = [
+        ("n2".to_owned(), Verdict::Attach),
+        ("n1".to_owned(), elsewhere(&["old"])),
+    ];
+    assert_eq!(verdicts(&[new, old], vec![]), expected);
+}
+
+#[test]
+fn a_shared_volume_goes_to_every_node_that_wants_it() {
+    let mut vol = a_volume("vol", "c");
+    vol.spec.access_modes = vec![AccessMode::ReadWriteMany];
+    let view = VolumeView {
+        attachments: vec![Arc::new(attachment(&vol, "n1"))],
+        volume: Arc::new(vol),
+        attachable: true,
+        wishes: wishes(&[a_pod("a", "n1", "data"), a_pod("b", "n2", "data")]),
+    };
+    let expected = [
+        ("n1".to_owned(), Verdict::Held),
+        ("n2".to_owned(), Verdict::Attach),
+    ];
+    assert_eq!(decide_volume(&view), expected);
+    let view = VolumeView {
+        attachable: false,
+        ..view
+    };
+    assert_eq!(decide_volume(&view), []);
+}
+
+#[test]
+fn waiting_pods_are_told_who_has_the_volume() {
+    let pod = a_pod("me", "n2", "data");
+    let far = || orlop_model::Key::namespaced("other", "x");
+    let near = |name: &str| orlop_model::Key::namespaced("ns", name);
+    let text =
+        |users: Vec<orlop_model::Key>| Verdict::Elsewhere { users }.news("vol", &pod).unwrap();
+    assert_eq!(
+        text(vec![]),
+        "Waiting for detach for volume \"vol\" Volume is already exclusively attached to one \
+         node, waiting on detach before it can be attached to another node"
+    );
+    assert_eq!(
+        text(vec![near("a"), near("b")]),
+        "Waiting for detach for volume \"vol\" Volume is already used by pod(s) a, b"
+    );
+    assert_eq!(
+        text(vec![far()]),
+        "Waiting for detach for volume \"vol\" Volume is already used by 1 pod(s) in different \
+         namespaces"
+    );
+    assert_eq!(
+        text(vec![near("a"), far()]),
+        "Waiting for detach for volume \"vol\" Volume is already used by pod(s) a and 1 pod(s) \
+         in different namespaces"
+    );
+    let mut refused = attachment(&a_volume("vol", "c"), "n2");
+    refused.status.attached = false;
+    refused.status.attach_error = Some(VolumeError {
+        message: "no".into(),
+        ..VolumeError::default()
+    });
+    let verdict = &verdicts(std::slice::from_ref(&pod), vec![refused])[0].1;
+    assert_eq!(
+        verdict.news("vol", &pod).unwrap(),
+        "AttachVolume.Attach failed for volume \"vol\" : no"
+    );
+}
+
+#[test]
+fn a_pod_wants_its_volumes_until_it_is_gone() {
+    let pod = a_pod("p", "n1", "data");
+    let mut off = a_node("n1");
+    off.spec.taints.push(Taint {
+        key: well_known::OUT_OF_SERVICE.into(),
+        effect: "NoExecute".into(),
+        ..Taint::default()
+    });
+    let on = a_node("n1");
+    let mut finished = pod.clone();
+    finished.status.phase = Some(PodPhase::Succeeded);
+    let cases = [
+        ("running", pod.clone(), Some(&on), true),
+        ("being deleted", deleting(pod.clone()), Some(&on), true),
+        ("node gone", pod.clone(), None, true),
+        ("node off", pod.clone(), Some(&off), true),
+        ("node off, being deleted", deleting(pod), Some(&off), false),
+        ("finished", finished, Some(&on), false),
+        ("not placed", a_pod("p", "", "data"), None, false),
+    ];
+    for (name, pod, node, wants) in cases {
+        assert_eq!(desired::wants(&pod, node), wants, "{name}");
+    }
+    let (claim, volume) = bound("data", "vol");
+    assert!(desired::is_bound(&claim, &volume));
+    let mut replaced = claim;
+    replaced.metadata.uid = "second".into();
+    assert!(!desired::is_bound(&replaced, &volume));
+}
+
+#[test]
+fn an_attachment_is_found_by_name_even_when_its_volume_is_gone() {
+    let vol = a_volume("vol", "c");
+    let va = attachment(&vol, "n1");
+    assert_eq!(va.metadata.name.len(), 4 + 64);
+    assert!(actual::is_ours(&va, Some(&vol)));
+    assert!(actual::is_ours(&va, None));
+    let mut foreign = va.clone();
+    foreign.metadata.name = "made-by-hand".into();
+    assert!(!actual::is_ours(&foreign, Some(&vol)));
+    assert!(!actual::is_ours(&foreign, None));
+    let mut node = a_node("n1");
+    node.status.volumes_in_use = vec!["kubernetes.io/csi/d^other".into(), unique(&vol)];
+    assert_eq!(
+        actual::unique_name(&va, None, Some(&node)),
+        Some(unique(&vol))
+    );
+    assert_eq!(actual::unique_name(&va, None, None), None);
+}
+
+fn unique(volume: &Volume) -> String {
+    volume.unique_name().unwrap()
+}
+
+fn listed(volume: &Volume) -> Vec<AttachedVolume> {
+    vec![AttachedVolume {
+        name: unique(volume),
+        device_path: String::new(),
+    }]
+}
+
+struct Case {
+    name: &'static str,
+    wanted: bool,
+    attached: bool,
+    told: bool,
+    in_use: bool,
+    off: bool,
+    /// What the node is told: `None` for nothing, else whether the volume is in the list.
+    tell: Option<bool>,
+    detach: bool,
+}
+
+#[test]
+fn a_node_keeps_what_it_wants_or_uses_and_nothing_else() {
+    let base = Case {
+        name: "",
+        wanted: false,
+        attached: true,
+        told: false,
+        in_use: false,
+        off: false,
+        tell: None,
+        detach: false,
+    };
+    let cases = [
+        Case {
+            name: "not attached yet",
+            wanted: true,
+            attached: false,
+            ..base
+        },
+        Case {
+            name: "just attached",
+            wanted: true,
+            tell: Some(true),
+            ..base
+        },
+        Case {
+            name: "settled",
+            wanted: true,
+            told: true,
+            in_use: true,
+            ..base
+        },
+        Case {
+            name: "unwanted, still used",
+            told: true,
+            in_use: true,
+            ..base
+        },
+        Case {
+            name: "unwanted, used again",
+            in_use: true,
+            tell: Some(true),
+            ..base
+        },
+        Case {
+            name: "unwanted, unused",
+            told: true,
+            tell: Some(false),
+            detach: true,
+            ..base
+        },
+        Case {
+            name: "unwanted, untold",
+            detach: true,
+            ..base
+        },
+        Case {
+            name: "unwanted, never attached",
+            attached: false,
+            detach: true,
+            ..base
+        },
+        Case {
+            name: "unwanted, used, but the node is off",
+            told: true,
+            in_use: true,
+            off: true,
+            tell: Some(false),
+            detach: true,
+            ..base
+        },
+    ];
+    let vol = a_volume("vol", "c");
+    for case in cases {
+        let mut node = a_node("n1");
+        if case.told {
+            node.status.volumes_attached = listed(&vol);
+        }
+        if case.in_use {
+            node.status.volumes_in_use = vec![unique(&vol)];
+        }
+        if case.off {
+            let key = well_known::OUT_OF_SERVICE.into();
+            node.spec.taints = vec![Taint {
+                key,
+                ..Taint::default()
+            }];
+        }
+        let mut va = attachment(&vol, "n1");
+        va.status.attached = case.attached;
+        let decision = decide_node(&NodeView {
+            node: Some(Arc::new(node)),
+            attachments: vec![standing(&vol, va, case.wanted)],
+            evidence: Evidence::Cached,
+        });
+        let tell = case
+            .tell
+            .map(|there| if there { listed(&vol) } else { vec![] });
+        assert_eq!(decision.tell, tell, "{}", case.name);
+        assert_eq!(!decision.detach.is_empty(), case.detach, "{}", case.name);
+    }
+}
+
+fn standing(volume: &Volume, attachment: VolumeAttachment, wanted: bool) -> Standing {
+    Standing {
+        unique_name: volume.unique_name(),
+        wanted,
+        leaving: attachment.metadata.is_deleting(),
+        attachment: Arc::new(attachment),
+    }
+}
+
+#[test]
+fn nothing_is_given_back_that_the_node_was_last_told_it_has() {
+    let vol = a_volume("vol", "c");
+    let mut node = a_node("n1");
+    node.status.volumes_attached = listed(&vol);
+    let mut view = NodeView {
+        node: Some(Arc::new(node)),
+        attachments: vec![standing(&vol, attachment(&vol, "n1"), false)],
+        evidence: Evidence::Live,
+    };
+    assert!(decide_node(&view).detach.is_empty());
+    view.node = Some(Arc::new(a_node("n1")));
+    assert_eq!(decide_node(&view).detach.len(), 1);
+}
+
+#[test]
+fn what_is_being_given_back_is_not_told_and_not_given_back_twice() {
+    let vol = a_volume("vol", "c");
+    let view = NodeView {
+        node: Some(Arc::new(a_node("n1"))),
+        attachments: vec![standing(&vol, deleting(attachment(&vol, "n1")), true)],
+        evidence: Evidence::Cached,
+    };
+    assert_eq!(decide_node(&view), NodeDecision::default());
+}
+
+#[test]
+fn a_gone_node_gives_back_what_its_pods_no_longer_want() {
+    let vol = a_volume("vol", "c");
+    for (wanted, given_back) in [(true, 0), (false, 1)] {
+        let view = NodeView {
+            node: None,
+            attachments: vec![standing(&vol, attachment(&vol, "n1"), wanted)],
+            evidence: Evidence::Live,
+        };
+        assert_eq!(decide_node(&view).detach.len(), given_back);
+    }
+}
+
+#[test]
+fn entries_of_other_plugins_stay_in_the_list() {
+    let other = AttachedVolume {
+        name: "kubernetes.io/other/x".into(),
+        device_path: "/dev/x".into(),
+    };
+    let mut node = a_node("n1");
+    node.status.volumes_attached = vec![other.clone()];
+    let vol = a_volume("vol", "c");
+    let decision = decide_node(&NodeView {
+        node: Some(Arc::new(node)),
+        attachments: vec![standing(&vol, attachment(&vol, "n1"), true)],
+        evidence: Evidence::Cached,
+    });
+    assert_eq!(
+        decision.tell.unwrap(),
+        [&listed(&vol)[..], &[other][..]].concat()
+    );
+}
+
+/// A node that keeps the handshake, an attacher, and this role's turns, one write at a time.
+#[derive(Clone)]
+struct World {
+    volume: Volume,
+    pods: BTreeMap<&'static str, Pod>,
+    nodes: BTreeMap<&'static str, Node>,
+    attachments: BTreeMap<String, VolumeAttachment>,
+    mounted: BTreeMap<&'static str, bool>,
+    writes: usize,
+    crash_after: Option<usize>,
+}
+
+struct Crashed;
+
+impl World {
+    fn new() -> Self {
+        Self {
+            volume: bound("data", "vol").1,
+            pods: BTreeMap::new(),
+            nodes: BTreeMap::from([("n1", a_node("n1")), ("n2", a_node("n2"))]),
+            attachments: BTreeMap::new(),
+            mounted: BTreeMap::new(),
+            writes: 0,
+            crash_after: None,
+        }
+    }
+
+    fn wrote(&mut self) -> Result<(), Crashed> {
+        self.writes += 1;
+        self.check();
+        match self.crash_after == Some(self.writes) {
+            true => Err(Crashed),
+            false => Ok(()),
+        }
+    }
+
+    /// Never attached twice, and never taken away under a mount.
+    fn check(&self) {
+        assert!(self.attachments.len() <= 1, "attached twice");
+        for (node, mounted) in &self.mounted {
+            let on = |a: &VolumeAttachment| {
+                a.spec.node_name == *node && a.status.attached && !a.metadata.is_deleting()
+            };
+            assert!(
+                !mounted || self.attachments.values().any(on),
+                "taken from {node}"
+            );
+        }
+    }
+
+    fn volume_turn(&mut self) -> Result<(), Crashed> {
+        let pods: Vec<Pod> = self.pods.values().cloned().collect();
+        let view = VolumeView {
+            volume: Arc::new(self.volume.clone()),
+            attachable: true,
+            wishes: wishes(&pods),
+            attachments: self.attachments.values().cloned().map(Arc::new).collect(),
+        };
+        for (node, verdict) in decide_volume(&view) {
+            if verdict == Verdict::Attach {
+                let mut made = attachment(&self.volume, &node);
+                made.status.attached = false;
+                self.attachments.insert(made.metadata.name.clone(), made);
+                self.wrote()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn node_view(&self, name: &str, evidence: Evidence) -> NodeView {
+        let on = |a: &&VolumeAttachment| a.spec.node_name == name;
+        let wanted = self.pods.values().any(|p| p.spec.node_name == name);
+        let attachments = self.attachments.values().filter(on);
+        NodeView {
+            node: self.nodes.get(name).cloned().map(Arc::new),
+            attachments: attachments
+                .map(|a| standing(&self.volume, a.clone(), wanted))
+                .collect(),
+            evidence,
+        }
+    }
+
+    fn node_turn(&mut self, name: &'static str) -> Result<(), Crashed> {
+        let decision = decide_node(&self.node_view(name, Evidence::Cached));
+        if let Some(attached) = decision.tell {
+            let node = self.nodes.get_mut(name).unwrap();
+            node.status.volumes_attached = attached;
+            self.wrote()?;
+        }
+        // The node may act between any two of our writes.
+        self.node_acts(name);
+        for given_back in decide_node(&self.node_view(name, Evidence::Live)).detach {
+            let name = &given_back.metadata.name;
+            let left = self.attachments.get_mut(name).unwrap();
+            *left = deleting(left.clone());
+            self.wrote()?;
+        }
+        Ok(())
+    }
+
+    /// The kubelet's half: in use before mounting, mounted only if told, in use until unmounted.
+    fn node_acts(&mut self, name: &'static str) {
+        let wanted = self.pods.values().any(|p| p.spec.node_name == name);
+        let told = listed(&self.volume);
+        let node = self.nodes.get_mut(name).unwrap();
+        let mounted = self.mounted.entry(name).or_default();
+        if wanted {
+            node.status.volumes_in_use = vec![unique(&self.volume)];
+            *mounted = *mounted || node.status.volumes_attached == told;
+        } else {
+            *mounted = false;
+            node.status.volumes_in_use.clear();
+        }
+        self.check();
+    }
+
+    fn attacher_acts(&mut self) {
+        self.attachments.retain(|_, a| !a.metadata.is_deleting());
+        for attachment in self.attachments.values_mut() {
+            attachment.status.attached = true;
+        }
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..20 {
+            let _ = self.volume_turn();
+            for name in ["n1", "n2"] {
+                let _ = self.node_turn(name);
+            }
+            self.attacher_acts();
+            for name in ["n1", "n2"] {
+                self.node_acts(name);
+            }
+        }
+        let before = self.writes;
+        let _ = self.volume_turn();
+        let _ = self.node_turn("n1");
+        let _ = self.node_turn("n2");
+        assert_eq!(self.writes, before, "it doesn't settle");
+    }
+
+    /// A pod comes, moves to another node, and goes.
+    fn life(&mut self) {
+        self.pods.insert("p", a_pod("p", "n1", "data"));
+        self.settle();
+        assert!(self.mounted["n1"]);
+        self.pods.insert("p", a_pod("p", "n2", "data"));
+        self.settle();
+        assert!(self.mounted["n2"] && !self.mounted["n1"]);
+        self.pods.clear();
+        self.settle();
+        assert!(self.attachments.is_empty());
+        let told = self.nodes.values().map(|n| n.status.volumes_attached.len());
+        assert_eq!(told.sum::<usize>(), 0);
+    }
+}
+
+#[test]
+fn a_volume_follows_its_pod_whatever_write_a_crash_comes_after() {
+    let mut whole = World::new();
+    whole.life();
+    assert_eq!(whole.writes, 8, "attach, tell, untell, give back; twice");
+    for crash in 1..=whole.writes {
+        let mut world = World::new();
+        world.crash_after = Some(crash);
+        world.life();
+    }
+}
