@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
@@ -268,10 +269,17 @@ fn set_attributes(mount: BorrowedFd<'_>, depth: Depth, set: MountAttrFlags) -> i
     }
 }
 
+/// How long a mount may be busy for no reason that lasts: a child that some thread is just starting
+/// has copies of our descriptors, also of those on mounts, until it executes its program.
+const PASSING: Duration = Duration::from_millis(200);
+
+/// How often to look whether it has passed; there is no event for it.
+const LOOK: Duration = Duration::from_millis(2);
+
 /// Takes away whatever is mounted at a place, however often something was mounted over it.
 ///
-/// Fine if nothing is mounted there. Never lazy: a busy mount is an error (`EBUSY`), because a
-/// lazily detached file system lives on where nobody sees it.
+/// Fine if nothing is mounted there. Never lazy: a mount that stays busy is an error (`EBUSY`),
+/// because a lazily detached file system lives on where nobody sees it.
 pub fn unmount(place: &Place) -> io::Result<()> {
     // More layers than anyone stacks; a bound, so that a racing mounter cannot hold us here.
     const LAYERS: usize = 64;
@@ -280,7 +288,7 @@ pub fn unmount(place: &Place) -> io::Result<()> {
             Occupant::Absent | Occupant::Plain(_) => return Ok(()),
             Occupant::Mounted { .. } | Occupant::Unreachable => {}
         }
-        match rustix::mount::unmount(place.proc_path(), UnmountFlags::NOFOLLOW) {
+        match unmount_top(place) {
             Ok(()) => {}
             // Not a mount point after all: something else that cannot be looked at.
             Err(rustix::io::Errno::INVAL) => return Ok(()),
@@ -290,6 +298,19 @@ pub fn unmount(place: &Place) -> io::Result<()> {
     Err(io::Error::other(
         "something is mounted there again and again",
     ))
+}
+
+fn unmount_top(place: &Place) -> rustix::io::Result<()> {
+    let mut patience = PASSING;
+    loop {
+        match rustix::mount::unmount(place.proc_path(), UnmountFlags::NOFOLLOW) {
+            Err(rustix::io::Errno::BUSY) if !patience.is_zero() => {
+                std::thread::sleep(LOOK);
+                patience = patience.saturating_sub(LOOK);
+            }
+            other => return other,
+        }
+    }
 }
 
 /// Makes the mount at a path, and those below it, private: no mount event enters or leaves.

@@ -317,3 +317,24 @@ fn an_image_without_a_file_system_is_refused_with_the_kernels_words() {
     fs::write(image.path(), vec![7; 8192]).unwrap();
     assert_eq!(filesystem::probe(&image.file).unwrap(), Signature::Other);
 }
+
+#[test]
+fn a_mount_that_is_busy_for_a_moment_is_waited_for_and_a_used_one_is_refused() {
+    if !is_root() {
+        return;
+    }
+    let image = Image::new(64 << 20);
+    filesystem::make_image(FsKind::Ext4, &image.path()).unwrap();
+    let device = LoopDevice::attach(&image.file, Access::ReadWrite, Lifetime::LastClose).unwrap();
+    image.mount(FsKind::Ext4, &device, Restrictions::default());
+    let user = File::open(image.dir.path().join("mnt")).unwrap();
+    let busy = mount::unmount(&image.place()).unwrap_err();
+    assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            drop(user);
+        });
+        mount::unmount(&image.place()).unwrap();
+    });
+}
