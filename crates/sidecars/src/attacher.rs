@@ -11,10 +11,7 @@
 use std::time::Duration;
 
 use orlop_csi::{Driver, DriverInfo, client::ControllerCapability};
-use orlop_model::{
-    CsiNode, Volume, VolumeAttachment,
-    well_known::{ATTACHMENT_NODE_ID, attacher_finalizer},
-};
+use orlop_model::{CsiNode, Volume, VolumeAttachment, well_known::attacher_finalizer};
 use orlop_runtime::{Backoff, Change, Process, Queue, work};
 use tracing::info;
 
@@ -99,14 +96,13 @@ async fn run(process: &Process, driver: Driver, info: &DriverInfo, config: Confi
     );
 }
 
-/// Whether a change of an attachment can change what is decided. Errors are what we write
-/// ourselves; they must not cut a backoff short.
+/// Whether a change of an attachment can change what is decided. Errors and the node id are
+/// what we write ourselves; they must not cut a backoff short.
 fn stirs(old: &VolumeAttachment, new: &VolumeAttachment) -> bool {
     fn matters(a: &VolumeAttachment) -> impl PartialEq {
         (
             a.metadata.uid.clone(),
             a.metadata.is_deleting(),
-            a.metadata.annotation(ATTACHMENT_NODE_ID).map(str::to_owned),
             a.status.attached,
         )
     }

@@ -1,0 +1,135 @@
+//! Whole lives, with the sidecars killed at every single call in turn.
+
+use std::time::Duration;
+
+use orlop_model::{Claim, Key, VolumeAttachment};
+use tokio::time::sleep;
+use tonic::Code;
+
+use crate::{
+    driver::Mishap,
+    fuse::{Fuse, Half},
+    world::{World, data},
+};
+
+/// More calls than any life here makes.
+const ENOUGH: usize = 200;
+
+/// Lives `life` once per call and half, killed there, until a life ends unharmed.
+async fn at_every_call<F>(life: impl Fn(Fuse) -> F)
+where
+    F: Future<Output = ()>,
+{
+    for half in [Half::Before, Half::After] {
+        let mut killed = 0;
+        for at in 1..ENOUGH {
+            let fuse = Fuse::at(at, half);
+            life(fuse.clone()).await;
+            if !fuse.is_blown() {
+                break;
+            }
+            killed = at;
+        }
+        assert!(
+            (10..ENOUGH - 1).contains(&killed),
+            "{half:?}: {killed} calls"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_whole_life_leaves_nothing_behind_wherever_it_is_interrupted() {
+    at_every_call(|fuse| async {
+        let mut world = World::new().await;
+        world.start(fuse);
+        world.add_claim("fast").await;
+        world.until_settled().await;
+        world.attach("n1").await;
+        world.until_attached("n1").await;
+        world
+            .delete::<VolumeAttachment>(&Key::cluster("at-n1"))
+            .await;
+        world.delete::<Claim>(&data()).await;
+        world.until_nothing_is_left().await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_deleted_while_the_provisioner_is_down_leaves_nothing_behind() {
+    at_every_call(|fuse| async {
+        let mut world = World::new().await;
+        world.start(fuse);
+        world.add_claim("fast").await;
+        if world.until_dead().await {
+            world.crash();
+            world.delete::<Claim>(&data()).await;
+            sleep(Duration::from_secs(60)).await;
+            world.start(Fuse::never());
+        } else {
+            world.until_settled().await;
+            world.delete::<Claim>(&data()).await;
+        }
+        world.until_nothing_is_left().await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_answers_are_lost_leaves_nothing_behind() {
+    at_every_call(|fuse| async {
+        let mut world = World::new().await;
+        world
+            .fake
+            .state()
+            .create
+            .extend([Mishap::Do(Code::DeadlineExceeded); 3]);
+        world
+            .fake
+            .state()
+            .delete
+            .extend([Mishap::Do(Code::Unavailable); 2]);
+        world.start(fuse);
+        world.add_claim("fast").await;
+        world
+            .until("the driver was asked", |_, fake| async move {
+                Ok(fake.calls("CreateVolume") >= 1)
+            })
+            .await;
+        world.delete::<Claim>(&data()).await;
+        world.until_nothing_is_left().await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attachment_whose_answers_are_lost_leaves_nothing_behind() {
+    at_every_call(|fuse| async {
+        let mut world = World::new().await;
+        world
+            .fake
+            .state()
+            .publish
+            .extend([Mishap::Do(Code::Unavailable); 2]);
+        world
+            .fake
+            .state()
+            .unpublish
+            .extend([Mishap::Do(Code::Aborted); 2]);
+        world.start(fuse);
+        world.add_claim("fast").await;
+        world.until_settled().await;
+        world.attach("n1").await;
+        world
+            .until("the driver was asked", |_, fake| async move {
+                Ok(fake.calls("ControllerPublishVolume") >= 1)
+            })
+            .await;
+        world
+            .delete::<VolumeAttachment>(&Key::cluster("at-n1"))
+            .await;
+        world.delete::<Claim>(&data()).await;
+        world.until_nothing_is_left().await;
+    })
+    .await;
+}

@@ -1,0 +1,286 @@
+//! A driver in memory that remembers what it was asked and fails when told to.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use orlop_csi::{
+    Driver, memory,
+    proto::{
+        controller_server::Controller, controller_service_capability as controller_capability,
+        identity_server::Identity, node_server::Node, plugin_capability as plugin, *,
+    },
+    server::Services,
+};
+use tonic::{Code, Request, Response, Status, async_trait};
+
+pub(crate) const NAME: &str = "fake.csi.orlop.dev";
+
+/// How one call goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Mishap {
+    /// Nothing happens and the code is the answer.
+    Refuse(Code),
+    /// It happens, and the code is the answer all the same.
+    Do(Code),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Made {
+    pub(crate) id: String,
+    pub(crate) request: CreateVolumeRequest,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// By the name that they were asked for with.
+    pub(crate) volumes: BTreeMap<String, Made>,
+    /// Volume id and node id.
+    pub(crate) published: BTreeSet<(String, String)>,
+    /// Method and subject of every call, in order.
+    pub(crate) calls: Vec<String>,
+    pub(crate) create: VecDeque<Mishap>,
+    pub(crate) delete: VecDeque<Mishap>,
+    pub(crate) publish: VecDeque<Mishap>,
+    pub(crate) unpublish: VecDeque<Mishap>,
+    pub(crate) capabilities: Vec<controller_capability::rpc::Type>,
+    pub(crate) topology: bool,
+    /// What volumes are short of.
+    pub(crate) shortfall: i64,
+    pub(crate) publish_requests: Vec<ControllerPublishVolumeRequest>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Fake {
+    state: Arc<Mutex<State>>,
+    socket: memory::Socket,
+}
+
+impl Fake {
+    /// A driver that can do everything that the sidecars use, and serves.
+    pub(crate) fn serving() -> Self {
+        use controller_capability::rpc::Type;
+        let state = State {
+            capabilities: vec![
+                Type::CreateDeleteVolume,
+                Type::PublishUnpublishVolume,
+                Type::PublishReadonly,
+            ],
+            ..State::default()
+        };
+        let fake = Self {
+            state: Arc::new(Mutex::new(state)),
+            socket: memory::Socket::new(),
+        };
+        let listener = fake.socket.bind().expect("nobody else listens");
+        let services = Services::new()
+            .identity(fake.clone())
+            .controller(fake.clone())
+            .node(fake.clone());
+        tokio::spawn(async move {
+            let served = listener.serve(services, std::future::pending()).await;
+            served.expect("serving in memory can't fail");
+        });
+        fake
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no test panics while holding it")
+    }
+
+    pub(crate) fn client(&self) -> Driver {
+        Driver::in_memory(&self.socket)
+    }
+
+    pub(crate) fn calls(&self, method: &str) -> usize {
+        let state = self.state();
+        state.calls.iter().filter(|c| c.starts_with(method)).count()
+    }
+}
+
+/// Runs `act` unless the mishap forbids it, and answers as it says.
+fn with_mishap<T>(mishap: Option<Mishap>, act: impl FnOnce() -> T) -> Result<Response<T>, Status> {
+    match mishap {
+        None => Ok(Response::new(act())),
+        Some(Mishap::Refuse(code)) => Err(Status::new(code, "told to refuse")),
+        Some(Mishap::Do(code)) => {
+            act();
+            Err(Status::new(code, "told to lose the answer"))
+        }
+    }
+}
+
+#[async_trait]
+impl Identity for Fake {
+    async fn get_plugin_info(
+        &self,
+        _: Request<GetPluginInfoRequest>,
+    ) -> Result<Response<GetPluginInfoResponse>, Status> {
+        Ok(Response::new(GetPluginInfoResponse {
+            name: NAME.into(),
+            vendor_version: "1".into(),
+            ..Default::default()
+        }))
+    }
+
+    async fn get_plugin_capabilities(
+        &self,
+        _: Request<GetPluginCapabilitiesRequest>,
+    ) -> Result<Response<GetPluginCapabilitiesResponse>, Status> {
+        let mut services = vec![plugin::service::Type::ControllerService];
+        if self.state().topology {
+            services.push(plugin::service::Type::VolumeAccessibilityConstraints);
+        }
+        let capabilities = services
+            .into_iter()
+            .map(|service| PluginCapability {
+                r#type: Some(plugin::Type::Service(plugin::Service {
+                    r#type: service.into(),
+                })),
+            })
+            .collect();
+        Ok(Response::new(GetPluginCapabilitiesResponse {
+            capabilities,
+        }))
+    }
+
+    async fn probe(&self, _: Request<ProbeRequest>) -> Result<Response<ProbeResponse>, Status> {
+        Ok(Response::new(ProbeResponse { ready: Some(true) }))
+    }
+}
+
+#[async_trait]
+impl Controller for Fake {
+    async fn create_volume(
+        &self,
+        request: Request<CreateVolumeRequest>,
+    ) -> Result<Response<CreateVolumeResponse>, Status> {
+        let request = request.into_inner();
+        let mut state = self.state();
+        state.calls.push(format!("CreateVolume {}", request.name));
+        if let Some(made) = state.volumes.get(&request.name)
+            && made.request != request
+        {
+            return Err(Status::already_exists("with other arguments"));
+        }
+        let mishap = state.create.pop_front();
+        with_mishap(mishap, || {
+            let id = format!("vol-{}", request.name);
+            let asked = request
+                .capacity_range
+                .as_ref()
+                .map_or(0, |r| r.required_bytes);
+            let place = request.accessibility_requirements.as_ref();
+            let accessible_topology = place
+                .and_then(|r| r.preferred.first().cloned())
+                .into_iter()
+                .collect();
+            let made = Made {
+                id: id.clone(),
+                request: request.clone(),
+            };
+            state.volumes.insert(request.name.clone(), made);
+            CreateVolumeResponse {
+                volume: Some(Volume {
+                    capacity_bytes: asked - state.shortfall,
+                    volume_id: id,
+                    volume_context: BTreeMap::from([("shelf".into(), "3".into())]),
+                    accessible_topology,
+                    ..Default::default()
+                }),
+            }
+        })
+    }
+
+    async fn delete_volume(
+        &self,
+        request: Request<DeleteVolumeRequest>,
+    ) -> Result<Response<DeleteVolumeResponse>, Status> {
+        let id = request.into_inner().volume_id;
+        let mut state = self.state();
+        state.calls.push(format!("DeleteVolume {id}"));
+        let published = state.published.iter().any(|(volume, _)| *volume == id);
+        assert!(!published, "{id} is deleted while it is attached");
+        let mishap = state.delete.pop_front();
+        with_mishap(mishap, || {
+            state.volumes.retain(|_, made| made.id != id);
+            DeleteVolumeResponse {}
+        })
+    }
+
+    async fn controller_publish_volume(
+        &self,
+        request: Request<ControllerPublishVolumeRequest>,
+    ) -> Result<Response<ControllerPublishVolumeResponse>, Status> {
+        let request = request.into_inner();
+        let mut state = self.state();
+        let way = (request.volume_id.clone(), request.node_id.clone());
+        state
+            .calls
+            .push(format!("ControllerPublishVolume {}", way.0));
+        state.publish_requests.push(request);
+        let mishap = state.publish.pop_front();
+        with_mishap(mishap, || {
+            state.published.insert(way);
+            ControllerPublishVolumeResponse {
+                publish_context: BTreeMap::from([("device".into(), "/dev/x".into())]),
+            }
+        })
+    }
+
+    async fn controller_unpublish_volume(
+        &self,
+        request: Request<ControllerUnpublishVolumeRequest>,
+    ) -> Result<Response<ControllerUnpublishVolumeResponse>, Status> {
+        let request = request.into_inner();
+        let mut state = self.state();
+        state
+            .calls
+            .push(format!("ControllerUnpublishVolume {}", request.volume_id));
+        let mishap = state.unpublish.pop_front();
+        with_mishap(mishap, || {
+            state
+                .published
+                .remove(&(request.volume_id, request.node_id));
+            ControllerUnpublishVolumeResponse {}
+        })
+    }
+
+    async fn controller_get_capabilities(
+        &self,
+        _: Request<ControllerGetCapabilitiesRequest>,
+    ) -> Result<Response<ControllerGetCapabilitiesResponse>, Status> {
+        let capabilities = self
+            .state()
+            .capabilities
+            .iter()
+            .map(|kind| ControllerServiceCapability {
+                r#type: Some(controller_capability::Type::Rpc(
+                    controller_capability::Rpc {
+                        r#type: (*kind).into(),
+                    },
+                )),
+            })
+            .collect();
+        Ok(Response::new(ControllerGetCapabilitiesResponse {
+            capabilities,
+        }))
+    }
+}
+
+#[async_trait]
+impl Node for Fake {
+    async fn node_get_info(
+        &self,
+        _: Request<NodeGetInfoRequest>,
+    ) -> Result<Response<NodeGetInfoResponse>, Status> {
+        Ok(Response::new(NodeGetInfoResponse {
+            node_id: "id-n1".into(),
+            accessible_topology: Some(Topology {
+                segments: BTreeMap::from([("zone".into(), "a".into())]),
+            }),
+            ..Default::default()
+        }))
+    }
+}
