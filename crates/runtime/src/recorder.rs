@@ -20,6 +20,9 @@ const REMEMBERED: usize = 4096;
 /// The same event is not written again before this has passed.
 const QUIET: Duration = Duration::from_secs(10);
 
+/// How many names are tried for a new event.
+const NAMES: usize = 16;
+
 /// Good or bad news.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventType {
@@ -167,15 +170,12 @@ impl Writer {
     }
 
     async fn create(&mut self, said: Said, now: Timestamp) -> Result<(), crate::ApiError> {
-        self.count += 1;
         let namespace = match said.about.namespace.as_str() {
             "" => "default",
             namespace => namespace,
         };
-        let stamp = now.as_nanosecond() + i128::from(self.count);
-        let key = Key::namespaced(namespace, format!("{}.{stamp:x}", said.about.name));
-        let event = Event {
-            metadata: Meta::named(&key),
+        let mut event = Event {
+            metadata: Meta::default(),
             involved_object: said.about.clone(),
             reason: said.reason.clone(),
             message: said.message.clone(),
@@ -198,15 +198,30 @@ impl Writer {
                 .map(|(s, _)| s.clone());
             oldest.map(|said| self.said.remove(&said));
         }
+        // Another component may speak of the same object at the very same time.
+        let mut written = Ok(());
+        for _ in 0..NAMES {
+            self.count += 1;
+            let stamp = now.as_nanosecond() + i128::from(self.count);
+            let key = Key::namespaced(namespace, format!("{}.{stamp:x}", said.about.name));
+            event.metadata = Meta::named(&key);
+            written = self.cluster.create(&event).await.map(|_| ());
+            if !written
+                .as_ref()
+                .is_err_and(crate::ApiError::is_already_exists)
+            {
+                break;
+            }
+        }
         self.said.insert(
             said,
             Record {
-                key,
+                key: event.metadata.key(),
                 count: 1,
                 last: now,
             },
         );
-        self.cluster.create(&event).await.map(|_| ())
+        written
     }
 }
 
