@@ -28,7 +28,13 @@ const LEGS: [(&str, Step); 8] = [
     ("… to claim bound", Step::Bound),
     ("… to pod placed", Step::PodPlaced),
     ("… to attached", Step::Attached),
-    ("… to published", Step::Call(orlop_csi::Method::NodePublishVolume, crate::life::Answer::Ok)),
+    (
+        "… to published",
+        Step::Call(
+            orlop_csi::Method::NodePublishVolume,
+            crate::life::Answer::Ok,
+        ),
+    ),
     ("… to process running", Step::PodRunning),
 ];
 
@@ -77,7 +83,8 @@ async fn life(
     let mut ends = BTreeMap::new();
     while !ends.contains_key(&Step::PodRunning) {
         let happening = next(news).await?;
-        ends.entry(happening.step).or_insert(happening.at.saturating_duration_since(started));
+        ends.entry(happening.step)
+            .or_insert(happening.at.saturating_duration_since(started));
     }
     ensure!(apply.wait().await?.success(), "kubectl apply failed");
     let mut delete = kubectl(system, &["delete", "-f", file, "--wait=false"])?;
@@ -135,7 +142,10 @@ fn percentile(values: &[Duration], percent: usize) -> Duration {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
     let last = sorted.len().saturating_sub(1);
-    sorted.get((last * percent).div_ceil(100)).copied().unwrap_or_default()
+    sorted
+        .get((last * percent).div_ceil(100))
+        .copied()
+        .unwrap_or_default()
 }
 
 /// Watches this process do nothing.
@@ -145,22 +155,33 @@ async fn idle(span: Duration) -> Result<()> {
     let before = cpu()?;
     tokio::time::sleep(span).await;
     let used = cpu()?.saturating_sub(before);
-    println!("idle for {} s: CPU {}, RSS {:.1} MiB", span.as_secs(), millis(used), rss()?);
+    println!(
+        "idle for {} s: CPU {}, RSS {:.1} MiB",
+        span.as_secs(),
+        millis(used),
+        rss()?
+    );
     Ok(())
 }
 
 /// The CPU time of this process and all its threads.
 fn cpu() -> Result<Duration> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Ok(Duration::new(u64::try_from(time.tv_sec)?, u32::try_from(time.tv_nsec)?))
+    Ok(Duration::new(
+        u64::try_from(time.tv_sec)?,
+        u32::try_from(time.tv_nsec)?,
+    ))
 }
 
 /// The resident memory of this process, in MiB.
 fn rss() -> Result<f64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|l| l.split_whitespace().next()).and_then(|k| k.parse::<f64>().ok());
-    kib.map(|kib| kib / 1024.0).context("/proc/self/status has no VmRSS")
+    let kib = line
+        .and_then(|l| l.split_whitespace().next())
+        .and_then(|k| k.parse::<f64>().ok());
+    kib.map(|kib| kib / 1024.0)
+        .context("/proc/self/status has no VmRSS")
 }
 
 fn manifest(n: usize) -> String {

@@ -9,7 +9,13 @@ use clap::{Args, Parser, Subcommand};
 #[command(name = "orlop", version, about, max_term_width = 100)]
 pub(crate) struct Cli {
     /// What to log: a level, or filters such as `orlop_node=debug`.
-    #[arg(long, global = true, env = "ORLOP_LOG", default_value = "warn", value_name = "FILTER")]
+    #[arg(
+        long,
+        global = true,
+        env = "ORLOP_LOG",
+        default_value = "warn",
+        value_name = "FILTER"
+    )]
     pub(crate) log: String,
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -1,13 +1,16 @@
 //! The same roles, each as a process of its own, against any Kubernetes API server.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use orlop_csi::{Driver, metrics::Metrics as CallMetrics};
+use orlop_csi::{
+    Driver,
+    metrics::{Metrics as CallMetrics, Side},
+};
 use orlop_host::sandbox::ShimCommand;
 use orlop_model::{Key, well_known};
-use orlop_node::SocketDrivers;
+use orlop_node::{HostRunner, Layout, NodeConfig, Seams, SocketDrivers, SocketRegistrations};
 use orlop_runtime::{Clock, Election, Process};
 use tokio::time::timeout;
 
@@ -29,26 +32,35 @@ pub(crate) async fn control(args: cli::Cluster) -> Result<()> {
 
 pub(crate) async fn scheduler(args: cli::Cluster) -> Result<()> {
     let process = connect(&args).await?;
-    lead(&process, &args, "orlop-scheduler", || orlop_scheduler::start(&process)).await
+    lead(&process, &args, "orlop-scheduler", || {
+        orlop_scheduler::start(&process)
+    })
+    .await
 }
 
 pub(crate) async fn controller(args: cli::Controller) -> Result<()> {
-    let cli::Controller { cluster, csi_address } = args;
+    let cli::Controller {
+        cluster,
+        csi_address,
+    } = args;
     let process = connect(&cluster).await?;
-    let metrics = CallMetrics::sidecar(&mut process.metrics.registry());
+    let metrics = CallMetrics::register(Side::Sidecar, &mut process.metrics.registry());
     let driver = Driver::connect(&csi_address)?.with_metrics(metrics);
     let name = met(&driver, &csi_address).await?;
     let lease = format!("orlop-controller-{}", well_known::sanitise(&name));
     lead(&process, &cluster, &lease, || {
         orlop_sidecars::provisioner::start(&process, driver.clone(), Default::default());
         orlop_sidecars::attacher::start(&process, driver.clone(), Default::default());
-        orlop_sidecars::resizer::start(&process, driver.clone(), Default::default());
     })
     .await
 }
 
 pub(crate) async fn node(args: cli::Node) -> Result<()> {
-    let cli::Node { cluster, name, root } = args;
+    let cli::Node {
+        cluster,
+        name,
+        root,
+    } = args;
     preflight::root()?;
     preflight::pods()?;
     let process = connect(&cluster).await?;
@@ -58,19 +70,29 @@ pub(crate) async fn node(args: cli::Node) -> Result<()> {
         program: std::env::current_exe().context("could not find this program's own file")?,
         args: vec!["container-shim".into(), "--state-dir".into()],
     };
-    let metrics = CallMetrics::sidecar(&mut process.metrics.registry());
-    let config = orlop_node::NodeConfig::new(&name, root);
+    let metrics = CallMetrics::register(Side::Node, &mut process.metrics.registry());
+    let registry = Layout::new(&root).plugins_registry();
+    let registrations = SocketRegistrations::watch(&registry)
+        .with_context(|| format!("could not watch {}", registry.display()))?;
+    let seams = Seams {
+        runner: Arc::new(HostRunner::new(Layout::new(&root), shim)),
+        connector: Arc::new(SocketDrivers::measured(metrics)),
+        registrations: Box::new(registrations),
+    };
     // Pods go on without us, as they do without the kubelet.
-    let _node = orlop_node::start(&process, config, shim, SocketDrivers::measured(metrics));
+    let _node = orlop_node::start(&process, NodeConfig::new(&name, root), seams);
     terminated().await;
     process.kill();
     Ok(())
 }
 
 pub(crate) async fn node_registrar(args: cli::NodeRegistrar) -> Result<()> {
-    let cli::NodeRegistrar { csi_address, kubelet_registration_path, plugin_registration_path } =
-        args;
-    let config = orlop_sidecars::registrar::RegistrarConfig {
+    let cli::NodeRegistrar {
+        csi_address,
+        kubelet_registration_path,
+        plugin_registration_path,
+    } = args;
+    let config = orlop_sidecars::registrar::Config {
         csi_endpoint: csi_address,
         kubelet_registration_path,
         plugin_registration_dir: plugin_registration_path,
@@ -113,8 +135,10 @@ async fn lead(
         process.kill();
         return Ok(());
     }
-    let election =
-        Election::new(Key::namespaced(&args.leader_election_namespace, lease), identity());
+    let election = Election::new(
+        Key::namespaced(&args.leader_election_namespace, lease),
+        identity(),
+    );
     tokio::select! {
         () = election.win(&process.cluster, &process.clock) => {}
         () = &mut stop => return Ok(()),

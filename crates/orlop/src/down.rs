@@ -23,7 +23,8 @@ pub(crate) async fn run(args: cli::Down) -> Result<()> {
         Ok(folder) => folder,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => {
-            return Err(error).with_context(|| format!("could not look at {}", args.data_dir.display()));
+            return Err(error)
+                .with_context(|| format!("could not look at {}", args.data_dir.display()));
         }
     };
     let layout = Layout::new(folder.clone());
@@ -42,7 +43,9 @@ pub(crate) async fn run(args: cli::Down) -> Result<()> {
             && let Some(device) = LoopDevice::open(device.number)?
         {
             let path = device.path();
-            device.detach().with_context(|| format!("could not detach {}", path.display()))?;
+            device
+                .detach()
+                .with_context(|| format!("could not detach {}", path.display()))?;
             println!("detached {}", path.display());
         }
     }
@@ -83,8 +86,11 @@ fn folders(parent: &Path) -> Result<Vec<PathBuf>> {
 }
 
 async fn end(container: &Path) -> Result<()> {
-    let launcher = Launcher::new(ShimCommand { program: PathBuf::new(), args: Vec::new() });
-    let dir = StateDir::new(container);
+    let launcher = Launcher::new(ShimCommand {
+        program: PathBuf::new(),
+        args: Vec::new(),
+    });
+    let dir = StateDir::at(container);
     if let Adopted::Running(running) = launcher.adopt(&dir).await? {
         running.kill()?;
         running.wait().await?;

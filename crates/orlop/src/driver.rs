@@ -9,7 +9,12 @@ use orlop_drivers::local::{LocalConfig, LocalDriver, NodeName};
 use crate::{cli, up::preflight, up::terminated};
 
 pub(crate) async fn local(args: cli::DriverLocal) -> Result<()> {
-    let cli::DriverLocal { endpoint, nodeid, drivername, pool } = args;
+    let cli::DriverLocal {
+        endpoint,
+        nodeid,
+        drivername,
+        pool,
+    } = args;
     preflight::root()?;
     preflight::local_driver()?;
     let node = NodeName(nodeid);

@@ -10,7 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use orlop_csi::{CallSite, Gate, Method, Passage};
+use orlop_csi::{
+    Gate, Method,
+    client::{CallSite, Passage},
+};
 use orlop_model::{
     Claim, ClaimPhase, Key, Kind, Pod, PodPhase, Volume, VolumeAttachment, VolumePhase,
 };
@@ -114,13 +117,19 @@ pub(crate) struct Chronicle {
 
 impl Chronicle {
     pub(crate) fn new() -> Self {
-        Self { listeners: Arc::default(), calls: Arc::default() }
+        Self {
+            listeners: Arc::default(),
+            calls: Arc::default(),
+        }
     }
 
     /// Everything that happens from now on.
     pub(crate) fn listen(&self) -> mpsc::UnboundedReceiver<Happening> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(sender);
         receiver
     }
 
@@ -129,7 +138,13 @@ impl Chronicle {
     }
 
     fn tell_timed(&self, step: Step, object: String, detail: String, took: Option<Duration>) {
-        let happening = Happening { at: Instant::now(), step, object, detail, took };
+        let happening = Happening {
+            at: Instant::now(),
+            step,
+            object,
+            detail,
+            took,
+        };
         self.listeners
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -145,7 +160,9 @@ impl Chronicle {
         volumes.synced().await;
         pods.synced().await;
         attachments.synced().await;
-        let known = |keys: Vec<Key>| Mutex::new(keys.into_iter().collect::<std::collections::BTreeSet<_>>());
+        let known = |keys: Vec<Key>| {
+            Mutex::new(keys.into_iter().collect::<std::collections::BTreeSet<_>>())
+        };
         let old_claims = known(claims.all().iter().map(|c| c.key()).collect());
         let old_volumes = known(volumes.all().iter().map(|c| c.key()).collect());
         let old_pods = known(pods.all().iter().map(|c| c.key()).collect());
@@ -168,9 +185,16 @@ impl Chronicle {
                 let class = new.class().unwrap_or("none");
                 let size = new.spec.resources.requests.storage();
                 let size = size.map_or_else(|| "?".to_owned(), ToString::to_string);
-                self.tell(Step::ClaimCreated, &name, format!("{size} of class {class}"));
+                self.tell(
+                    Step::ClaimCreated,
+                    &name,
+                    format!("{size} of class {class}"),
+                );
             }
-            Change::Applied { old: Some(old), new } => {
+            Change::Applied {
+                old: Some(old),
+                new,
+            } => {
                 if old.selected_node() != new.selected_node()
                     && let Some(node) = new.selected_node()
                 {
@@ -200,12 +224,23 @@ impl Chronicle {
             Change::Applied { old: None, new } => {
                 let size = new.spec.capacity.storage();
                 let size = size.map_or_else(|| "?".to_owned(), ToString::to_string);
-                let by = new.spec.csi.as_ref().map_or("a person", |c| c.driver.as_str());
+                let by = new
+                    .spec
+                    .csi
+                    .as_ref()
+                    .map_or("a person", |c| c.driver.as_str());
                 self.tell(Step::VolumeCreated, name, format!("{size} of {by}"));
             }
-            Change::Applied { old: Some(old), new } => {
+            Change::Applied {
+                old: Some(old),
+                new,
+            } => {
                 if old.phase() != new.phase() && new.phase() == VolumePhase::Released {
-                    self.tell(Step::Released, name, format!("policy {:?}", new.reclaim_policy()));
+                    self.tell(
+                        Step::Released,
+                        name,
+                        format!("policy {:?}", new.reclaim_policy()),
+                    );
                 }
             }
             Change::Deleted(_) => self.tell(Step::VolumeGone, name, ""),
@@ -216,7 +251,10 @@ impl Chronicle {
         let name = change.object().key().to_string();
         match change {
             Change::Applied { old: None, .. } => {}
-            Change::Applied { old: Some(old), new } => {
+            Change::Applied {
+                old: Some(old),
+                new,
+            } => {
                 if !old.is_placed() && new.is_placed() {
                     self.tell(Step::PodPlaced, &name, format!("on {}", new.spec.node_name));
                 }
@@ -239,12 +277,18 @@ impl Chronicle {
 
     fn attachment(&self, change: &Change<'_, VolumeAttachment>) {
         let object = change.object();
-        let (volume, node) = (object.volume_name().to_owned(), object.spec.node_name.clone());
+        let (volume, node) = (
+            object.volume_name().to_owned(),
+            object.spec.node_name.clone(),
+        );
         match change {
             Change::Applied { old: None, .. } => {
                 self.tell(Step::AttachmentWanted, volume, format!("on {node}"));
             }
-            Change::Applied { old: Some(old), new } => {
+            Change::Applied {
+                old: Some(old),
+                new,
+            } => {
                 if !old.status.attached && new.status.attached {
                     self.tell(Step::Attached, volume, format!("to {node}"));
                 }
@@ -273,13 +317,20 @@ fn news_only<K: Kind>(
 impl Gate for Chronicle {
     fn before<'a>(&'a self, call: &'a CallSite) -> Passage<'a> {
         let id = (call.method, call.subject.clone());
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).insert(id, Instant::now());
+        self.calls
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, Instant::now());
         Box::pin(std::future::ready(Ok(())))
     }
 
     fn after<'a>(&'a self, call: &'a CallSite, code: tonic::Code) -> Passage<'a> {
         let id = (call.method, call.subject.clone());
-        let started = self.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let started = self
+            .calls
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&id);
         if tells_of_a_volume(call.method) {
             let (answer, detail) = match code {
                 tonic::Code::Ok => (Answer::Ok, String::new()),

@@ -12,7 +12,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use jiff::Timestamp;
 use orlop_apiserver::{LogError, LogRequest, LogSource, LogStream};
 use orlop_host::{folder_watch::FolderWatch, sandbox::log::Line};
-use orlop_node::layout::{PodUid, Run, log_path};
+use orlop_node::{PodUid, Run, log_path};
 
 /// How much of a log is read at a time.
 const CHUNK: usize = 64 * 1024;
@@ -25,7 +25,11 @@ pub(crate) struct Logs {
 impl LogSource for Logs {
     fn open(&self, request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
         async move {
-            let run = if request.previous { Run::Previous } else { Run::Latest };
+            let run = if request.previous {
+                Run::Previous
+            } else {
+                Run::Latest
+            };
             let path = self
                 .roots
                 .get(&request.node)
@@ -41,7 +45,12 @@ impl LogSource for Logs {
 }
 
 fn absent(request: &LogRequest) -> String {
-    let LogRequest { container, pod, previous, .. } = request;
+    let LogRequest {
+        container,
+        pod,
+        previous,
+        ..
+    } = request;
     if *previous {
         format!("previous terminated container \"{container}\" in pod \"{pod}\" not found")
     } else {
@@ -90,14 +99,30 @@ impl Reader {
     fn open(path: &Path, request: &LogRequest) -> io::Result<Self> {
         let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
         // Watched before the first read, so that nothing falls between the two.
-        let growth = request.follow.then(|| FolderWatch::on_contents(&folder)).transpose()?;
-        let filter = Filter { since: request.since, timestamps: request.timestamps };
+        let growth = request
+            .follow
+            .then(|| FolderWatch::on_contents(&folder))
+            .transpose()?;
+        let filter = Filter {
+            since: request.since,
+            timestamps: request.timestamps,
+        };
         let mut file = File::open(path)?;
         if let Some(lines) = request.tail_lines {
-            let start = tail(&mut file, filter, usize::try_from(lines).unwrap_or(usize::MAX))?;
+            let start = tail(
+                &mut file,
+                filter,
+                usize::try_from(lines).unwrap_or(usize::MAX),
+            )?;
             file.seek(SeekFrom::Start(start))?;
         }
-        Ok(Self { file, growth, folder, partial: Vec::new(), filter })
+        Ok(Self {
+            file,
+            growth,
+            folder,
+            partial: Vec::new(),
+            filter,
+        })
     }
 
     fn stream(self, limit: Option<u64>) -> LogStream {
@@ -148,10 +173,16 @@ impl Reader {
     }
 
     fn complete_lines(&mut self) -> Vec<u8> {
-        let Some(end) = self.partial.iter().rposition(|b| *b == b'\n') else { return Vec::new() };
+        let Some(end) = self.partial.iter().rposition(|b| *b == b'\n') else {
+            return Vec::new();
+        };
         let rest = self.partial.split_off(end + 1);
         let lines = std::mem::replace(&mut self.partial, rest);
-        lines.split(|b| *b == b'\n').filter_map(|raw| self.filter.show(raw)).flatten().collect()
+        lines
+            .split(|b| *b == b'\n')
+            .filter_map(|raw| self.filter.show(raw))
+            .flatten()
+            .collect()
     }
 }
 
@@ -215,14 +246,22 @@ mod tests {
         let folder = root.path().join("pods/u1/containers/main/0");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("log"), content).unwrap();
-        let logs = Logs { roots: BTreeMap::from([("n1".into(), root.path().to_owned())]) };
+        let logs = Logs {
+            roots: BTreeMap::from([("n1".into(), root.path().to_owned())]),
+        };
         Scene { root, folder, logs }
     }
 
     async fn read(scene: &Scene, request: LogRequest) -> String {
-        let stream = scene.logs.open(request).await.unwrap_or_else(|e| panic!("{e}"));
+        let stream = scene
+            .logs
+            .open(request)
+            .await
+            .unwrap_or_else(|e| panic!("{e}"));
         let all = stream.map(|chunk| chunk.unwrap().to_vec()).concat();
-        let all = tokio::time::timeout(Duration::from_secs(10), all).await.unwrap();
+        let all = tokio::time::timeout(Duration::from_secs(10), all)
+            .await
+            .unwrap();
         String::from_utf8(all).unwrap()
     }
 
@@ -240,13 +279,22 @@ mod tests {
     #[tokio::test]
     async fn a_part_can_be_asked_for() {
         let scene = scene(THREE);
-        assert_eq!(read(&scene, request(|r| r.tail_lines = Some(2))).await, "two\nthree\n");
+        assert_eq!(
+            read(&scene, request(|r| r.tail_lines = Some(2))).await,
+            "two\nthree\n"
+        );
         assert_eq!(read(&scene, request(|r| r.tail_lines = Some(0))).await, "");
-        assert_eq!(read(&scene, request(|r| r.limit_bytes = Some(5))).await, "one\nt");
+        assert_eq!(
+            read(&scene, request(|r| r.limit_bytes = Some(5))).await,
+            "one\nt"
+        );
         let since = "2026-01-01T00:00:03Z".parse().ok();
         assert_eq!(read(&scene, request(|r| r.since = since)).await, "three\n");
         let stamped = read(&scene, request(|r| r.timestamps = true)).await;
-        assert!(stamped.starts_with("2026-01-01T00:00:01.000000000Z one\n"), "{stamped}");
+        assert!(
+            stamped.starts_with("2026-01-01T00:00:01.000000000Z one\n"),
+            "{stamped}"
+        );
     }
 
     #[tokio::test]
@@ -257,11 +305,16 @@ mod tests {
         let writer = tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(20)).await;
             let mut file = fs::File::options().append(true).open(log).unwrap();
-            file.write_all(b"2026-01-01T00:00:04Z stdout F four\n").unwrap();
+            file.write_all(b"2026-01-01T00:00:04Z stdout F four\n")
+                .unwrap();
             tokio::time::sleep(Duration::from_millis(20)).await;
             fs::write(exit, "{}").unwrap();
         });
-        let said = read(&scene, request(|r| (r.follow, r.tail_lines) = (true, Some(1)))).await;
+        let said = read(
+            &scene,
+            request(|r| (r.follow, r.tail_lines) = (true, Some(1))),
+        )
+        .await;
         assert_eq!(said, "three\nfour\n");
         writer.await.unwrap();
     }
@@ -271,7 +324,9 @@ mod tests {
         let scene = scene(THREE);
         for odd in ["other", "../../../../etc", ""] {
             let result = scene.logs.open(request(|r| r.container = odd.into())).await;
-            let Err(LogError::NotReady(why)) = result else { panic!("{odd:?} was found") };
+            let Err(LogError::NotReady(why)) = result else {
+                panic!("{odd:?} was found")
+            };
             assert!(why.contains("waiting to start"), "{why}");
         }
         drop(scene.root);

@@ -19,7 +19,11 @@ pub(crate) fn in_use(folder: &Path) -> io::Result<Vec<String>> {
     }
     for device in loopdev::list()? {
         if device.backing_path.starts_with(folder) {
-            found.push(format!("/dev/loop{} on {}", device.number, device.backing_path.display()));
+            found.push(format!(
+                "/dev/loop{} on {}",
+                device.number,
+                device.backing_path.display()
+            ));
         }
     }
     Ok(found)

@@ -7,18 +7,29 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 use support::Machine;
 
 fn examples() -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").display().to_string()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../examples")
+        .display()
+        .to_string()
 }
 
 #[test]
 fn a_claim_lives_and_dies_under_kubectl_and_nothing_is_left() {
     needs_a_machine!();
     let mut machine = Machine::up(&[]);
-    let mode = fs::metadata(machine.kubeconfig()).unwrap().permissions().mode();
+    let mode = fs::metadata(machine.kubeconfig())
+        .unwrap()
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o600, "the kubeconfig is a secret");
 
     machine.kubectl(&["apply", "-f", &examples()]);
-    machine.kubectl(&["wait", "--for=condition=Ready", "pod/writer", "--timeout=30s"]);
+    machine.kubectl(&[
+        "wait",
+        "--for=condition=Ready",
+        "pod/writer",
+        "--timeout=30s",
+    ]);
 
     let table = machine.kubectl(&["get", "sc,pvc,pv,volumeattachment,pod", "-o", "wide"]);
     for text in [
@@ -41,8 +52,13 @@ fn a_claim_lives_and_dies_under_kubectl_and_nothing_is_left() {
     }
 
     let claim = machine.kubectl(&["describe", "pvc", "data"]);
-    for text in ["Status:        Bound", "Used By:       writer", "WaitForFirstConsumer",
-        "ProvisioningSucceeded", "ExternalProvisioning"] {
+    for text in [
+        "Status:        Bound",
+        "Used By:       writer",
+        "WaitForFirstConsumer",
+        "ProvisioningSucceeded",
+        "ExternalProvisioning",
+    ] {
         assert!(claim.contains(text), "{text} is missing:\n{claim}");
     }
     let pod = machine.kubectl(&["describe", "pod", "writer"]);
@@ -66,7 +82,12 @@ fn state_survives_a_restart() {
     needs_a_machine!();
     let mut machine = Machine::up(&[]);
     machine.kubectl(&["apply", "-f", &examples()]);
-    machine.kubectl(&["wait", "--for=condition=Ready", "pod/writer", "--timeout=30s"]);
+    machine.kubectl(&[
+        "wait",
+        "--for=condition=Ready",
+        "pod/writer",
+        "--timeout=30s",
+    ]);
     let uid = machine.kubectl(&["get", "pvc", "data", "-o", "jsonpath={.metadata.uid}"]);
     machine.stop();
     assert!(
@@ -75,11 +96,25 @@ fn state_survives_a_restart() {
         machine.leftovers()
     );
     machine.start();
-    machine.kubectl(&["wait", "--for=condition=Ready", "pod/writer", "--timeout=30s"]);
-    assert_eq!(machine.kubectl(&["get", "pvc", "data", "-o", "jsonpath={.metadata.uid}"]), uid);
+    machine.kubectl(&[
+        "wait",
+        "--for=condition=Ready",
+        "pod/writer",
+        "--timeout=30s",
+    ]);
+    assert_eq!(
+        machine.kubectl(&["get", "pvc", "data", "-o", "jsonpath={.metadata.uid}"]),
+        uid
+    );
     let log = machine.kubectl(&["logs", "writer"]);
-    let dates = log.lines().filter(|l| l.contains("UTC") || l.contains(':')).count();
-    assert!(dates >= 2, "the second run finds the first one's line:\n{log}");
+    let dates = log
+        .lines()
+        .filter(|l| l.contains("UTC") || l.contains(':'))
+        .count();
+    assert!(
+        dates >= 2,
+        "the second run finds the first one's line:\n{log}"
+    );
     machine.stop();
 }
 
@@ -100,7 +135,13 @@ fn several_nodes_share_one_machine() {
              volumes: [{{name: v, persistentVolumeClaim: {{claimName: c{n}}}}}]}}}}\n"
         ));
     }
-    machine.kubectl(&["wait", "--for=condition=Ready", "pod", "--all", "--timeout=30s"]);
+    machine.kubectl(&[
+        "wait",
+        "--for=condition=Ready",
+        "pod",
+        "--all",
+        "--timeout=30s",
+    ]);
     let placed = machine.kubectl(&["get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}"]);
     assert_eq!(placed, "node-1 node-2 node-3");
     machine.kubectl(&["delete", "pod,pvc", "--all", "--timeout=30s"]);

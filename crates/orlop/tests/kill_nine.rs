@@ -29,9 +29,15 @@ fn life(n: u64) -> String {
 #[test]
 fn ten_lives_survive_ten_kills_at_random_moments() {
     needs_a_machine!();
-    let seed = std::env::var("ORLOP_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(|| {
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
-    });
+    let seed = std::env::var("ORLOP_SEED")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or_else(|| {
+            std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .unwrap()
+                .as_nanos() as u64
+        });
     eprintln!("replay with ORLOP_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let mut machine = Machine::up(&[]);
@@ -54,14 +60,24 @@ fn ten_lives_survive_ten_kills_at_random_moments() {
             machine.wait_none_of("pvc", &claim);
         } else {
             // The creation was acknowledged: it holds.
-            machine.kubectl(&["wait", "--for=condition=Ready", &format!("pod/{pod}"), "--timeout=60s"]);
+            machine.kubectl(&[
+                "wait",
+                "--for=condition=Ready",
+                &format!("pod/{pod}"),
+                "--timeout=60s",
+            ]);
         }
     }
     machine.kubectl(&["delete", "pod,pvc", "--all", "--timeout=60s"]);
     machine.wait_none("pods,pvc,pv,volumeattachments");
     let started = Instant::now();
     while !machine.leftovers().is_empty() {
-        assert!(started.elapsed() < PATIENCE, "{:?}\n{}", machine.leftovers(), machine.transcript());
+        assert!(
+            started.elapsed() < PATIENCE,
+            "{:?}\n{}",
+            machine.leftovers(),
+            machine.transcript()
+        );
         thread::sleep(Duration::from_millis(50));
     }
     machine.stop();

@@ -14,8 +14,8 @@ use orlop_runtime::{Patch, Preconditions};
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::timeout};
 
-pub(crate) use self::screen::millis;
 use self::screen::Screen;
+pub(crate) use self::screen::millis;
 use crate::{
     cli,
     life::{Happening, Step},
@@ -41,8 +41,15 @@ pub(crate) async fn run(args: cli::Demo) -> Result<()> {
         nodes: 1,
         driver: None,
     };
-    let system = System::start(options, |name, what| screen.say(&format!("{name:<12} {what}"))).await?;
-    let mut story = Story { news: system.chronicle.listen(), screen, calls: Vec::new() };
+    let system = System::start(options, |name, what| {
+        screen.say(&format!("{name:<12} {what}"))
+    })
+    .await?;
+    let mut story = Story {
+        news: system.chronicle.listen(),
+        screen,
+        calls: Vec::new(),
+    };
     let told = story.tell(&system).await;
     // Whatever happened, the machine is left as it was found.
     let stopped = system.stop().await;
@@ -50,7 +57,11 @@ pub(crate) async fn run(args: cli::Demo) -> Result<()> {
     told?;
     stopped?;
     story.close(&left, folder.path());
-    ensure!(left.is_empty(), "the demo left something behind: {}", left.join(", "));
+    ensure!(
+        left.is_empty(),
+        "the demo left something behind: {}",
+        left.join(", ")
+    );
     Ok(())
 }
 
@@ -65,35 +76,48 @@ impl Story {
         let cluster = &system.process.cluster;
         let claim = Key::namespaced(NAMESPACE, "data");
 
-        self.screen.chapter("2. A user creates a claim, and a pod that writes into it");
+        self.screen
+            .chapter("2. A user creates a claim, and a pod that writes into it");
         let started = Instant::now();
-        cluster.create_json::<Claim>(&claim_named(&claim, "64Mi")).await?;
+        cluster
+            .create_json::<Claim>(&claim_named(&claim, "64Mi"))
+            .await?;
         let write = format!("echo '{GREETING}' > /data/greeting && sync && exec sleep infinity");
-        cluster.create_json::<Pod>(&pod_named("writer", &write)).await?;
+        cluster
+            .create_json::<Pod>(&pod_named("writer", &write))
+            .await?;
         self.until(Step::PodRunning).await?;
         let to_running = started.elapsed();
 
-        self.screen.chapter("3. The claim grows while the pod uses it");
+        self.screen
+            .chapter("3. The claim grows while the pod uses it");
         let grow = json!({"spec": {"resources": {"requests": {"storage": "128Mi"}}}});
         cluster.patch::<Claim>(&claim, &Patch::Merge(grow)).await?;
         self.until(Step::Resized).await?;
 
-        self.screen.chapter("4. The pod is deleted; the claim and its data stay");
+        self.screen
+            .chapter("4. The pod is deleted; the claim and its data stay");
         self.delete::<Pod>(system, "writer").await?;
         self.until(Step::Detached).await?;
 
         self.screen.chapter("5. Another pod finds the same data");
         let read = "cat /data/greeting && exec sleep infinity";
-        cluster.create_json::<Pod>(&pod_named("reader", read)).await?;
+        cluster
+            .create_json::<Pod>(&pod_named("reader", read))
+            .await?;
         self.until(Step::PodRunning).await?;
         let said = system.log_of(NAMESPACE, "reader").await?;
         self.screen.proof(
             said.trim() == GREETING,
-            &format!("the second pod read what the first one wrote: {:?}", said.trim()),
+            &format!(
+                "the second pod read what the first one wrote: {:?}",
+                said.trim()
+            ),
         );
         ensure!(said.trim() == GREETING, "the second pod read {said:?}");
 
-        self.screen.chapter("6. Pod and claim are deleted, and everything is taken apart");
+        self.screen
+            .chapter("6. Pod and claim are deleted, and everything is taken apart");
         self.delete::<Pod>(system, "reader").await?;
         self.delete::<Claim>(system, "data").await?;
         self.until(Step::VolumeGone).await?;
@@ -102,7 +126,8 @@ impl Story {
         self.prove_gone::<Pod>(system, "pods").await?;
         self.prove_gone::<Claim>(system, "claims").await?;
         self.prove_gone::<Volume>(system, "volumes").await?;
-        self.prove_gone::<VolumeAttachment>(system, "attachments").await?;
+        self.prove_gone::<VolumeAttachment>(system, "attachments")
+            .await?;
         self.screen.say(&format!(
             "from the claim to the pod's running process: {}",
             millis(to_running)
@@ -112,16 +137,26 @@ impl Story {
 
     async fn delete<K: Kind>(&self, system: &System, name: &str) -> Result<()> {
         let key = Key::namespaced(NAMESPACE, name);
-        Ok(system.process.cluster.delete::<K>(&key, &Preconditions::default()).await?)
+        Ok(system
+            .process
+            .cluster
+            .delete::<K>(&key, &Preconditions::default())
+            .await?)
     }
 
     /// Shows what happens until this step does.
     async fn until(&mut self, last: Step) -> Result<()> {
         loop {
             let next = timeout(PATIENCE, self.news.recv()).await.with_context(|| {
-                format!("nothing happened for {} s; waiting for: {}", PATIENCE.as_secs(), last.words())
+                format!(
+                    "nothing happened for {} s; waiting for: {}",
+                    PATIENCE.as_secs(),
+                    last.words()
+                )
             })?;
-            let Some(happening) = next else { bail!("the stack has stopped") };
+            let Some(happening) = next else {
+                bail!("the stack has stopped")
+            };
             self.screen.step(&happening);
             let step = happening.step;
             if matches!(step, Step::Call(..)) {
@@ -135,15 +170,25 @@ impl Story {
 
     async fn prove_gone<K: Kind>(&self, system: &System, what: &str) -> Result<()> {
         let left = system.process.cluster.list::<K>(None).await?;
-        self.screen.proof(left.is_empty(), &format!("{} {what} on the API server", left.len()));
-        ensure!(left.is_empty(), "{} {what} are left on the API server", left.len());
+        self.screen.proof(
+            left.is_empty(),
+            &format!("{} {what} on the API server", left.len()),
+        );
+        ensure!(
+            left.is_empty(),
+            "{} {what} are left on the API server",
+            left.len()
+        );
         Ok(())
     }
 
     fn close(&self, left: &[String], folder: &Path) {
         self.screen.proof(
             left.is_empty(),
-            &format!("no mount, no loop device, no volume file below {}", folder.display()),
+            &format!(
+                "no mount, no loop device, no volume file below {}",
+                folder.display()
+            ),
         );
         for thing in left {
             self.screen.say(thing);
@@ -155,7 +200,9 @@ impl Story {
             millis(in_driver),
             millis(self.screen.elapsed()),
         ));
-        println!("\nTry it yourself: orlop up, then kubectl --kubeconfig <data-dir>/kubeconfig apply -f examples/");
+        println!(
+            "\nTry it yourself: orlop up, then kubectl --kubeconfig <data-dir>/kubeconfig apply -f examples/"
+        );
     }
 }
 

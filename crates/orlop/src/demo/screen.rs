@@ -22,11 +22,21 @@ impl Screen {
     pub(super) fn new(brief: bool) -> Self {
         let colour = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let now = Instant::now();
-        Self { started: now, last: now, colour, brief, explained: BTreeSet::new() }
+        Self {
+            started: now,
+            last: now,
+            colour,
+            brief,
+            explained: BTreeSet::new(),
+        }
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
-        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
     }
 
     /// A chapter's heading.
@@ -42,7 +52,11 @@ impl Screen {
 
     /// A line that shows something to be true.
     pub(super) fn proof(&self, holds: bool, text: &str) {
-        let mark = if holds { self.paint("32", "✓") } else { self.paint("31", "✗") };
+        let mark = if holds {
+            self.paint("32", "✓")
+        } else {
+            self.paint("31", "✗")
+        };
         println!("  {mark} {text}");
     }
 
@@ -62,7 +76,10 @@ impl Screen {
             tail = format!("{tail} {}", happening.detail);
         }
         if let Some(took) = happening.took {
-            tail = format!("{tail} {}", self.paint("2", &format!("(the call took {})", millis(took))));
+            tail = format!(
+                "{tail} {}",
+                self.paint("2", &format!("(the call took {})", millis(took)))
+            );
         }
         println!(
             "  {:>9}  {}  {words}{:pad$}{tail}",
@@ -89,7 +106,11 @@ impl Screen {
 /// A duration in milliseconds, with one decimal below a hundred.
 pub(crate) fn millis(duration: Duration) -> String {
     let ms = duration.as_secs_f64() * 1000.0;
-    if ms < 100.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
+    if ms < 100.0 {
+        format!("{ms:.1} ms")
+    } else {
+        format!("{ms:.0} ms")
+    }
 }
 
 /// Breaks a text into lines.

@@ -1,7 +1,7 @@
 //! The objects that a user finds on the first start: the driver's traits and a default class.
 
 use anyhow::{Context, Result};
-use orlop_csi::{ControllerCapability, DriverInfo, VolumeExpansion};
+use orlop_csi::{DriverInfo, client::ControllerCapability};
 use orlop_model::{CsiDriver, StorageClass, well_known};
 use orlop_runtime::{ApiError, Cluster};
 use serde_json::{Value, json};
@@ -10,8 +10,12 @@ use serde_json::{Value, json};
 pub(crate) async fn objects(cluster: &Cluster, class: &str, driver: &DriverInfo) -> Result<()> {
     keep(cluster.create_json::<CsiDriver>(&traits(driver)).await)
         .context("could not write the driver's CSIDriver object")?;
-    keep(cluster.create_json::<StorageClass>(&default_class(class, driver)).await)
-        .context("could not write the default StorageClass")
+    keep(
+        cluster
+            .create_json::<StorageClass>(&default_class(class, driver))
+            .await,
+    )
+    .context("could not write the default StorageClass")
 }
 
 fn keep<T>(created: Result<T, ApiError>) -> Result<(), ApiError> {
@@ -23,11 +27,10 @@ fn keep<T>(created: Result<T, ApiError>) -> Result<(), ApiError> {
 }
 
 fn traits(driver: &DriverInfo) -> Value {
-    let attaches = driver.controller.contains(&ControllerCapability::PublishUnpublishVolume);
     json!({
         "metadata": {"name": driver.name},
         "spec": {
-            "attachRequired": attaches,
+            "attachRequired": driver.can(ControllerCapability::PublishUnpublishVolume),
             "podInfoOnMount": true,
             "fsGroupPolicy": "ReadWriteOnceWithFSType",
             "volumeLifecycleModes": ["Persistent"],
@@ -36,8 +39,6 @@ fn traits(driver: &DriverInfo) -> Value {
 }
 
 fn default_class(name: &str, driver: &DriverInfo) -> Value {
-    let grows = driver.controller.contains(&ControllerCapability::ExpandVolume)
-        || driver.expansion == Some(VolumeExpansion::Online);
     json!({
         "metadata": {
             "name": name,
@@ -47,6 +48,6 @@ fn default_class(name: &str, driver: &DriverInfo) -> Value {
         "reclaimPolicy": "Delete",
         // Local volumes are made where the pod is; for others it does no harm.
         "volumeBindingMode": "WaitForFirstConsumer",
-        "allowVolumeExpansion": grows,
+        "allowVolumeExpansion": driver.can(ControllerCapability::ExpandVolume),
     })
 }

@@ -62,7 +62,10 @@ impl Layout {
 
     /// Where a driver's node half listens.
     pub(crate) fn node_socket(&self, node: &str, driver: &str) -> PathBuf {
-        self.node(node).join("plugins").join(driver).join("csi.sock")
+        self.node(node)
+            .join("plugins")
+            .join(driver)
+            .join("csi.sock")
     }
 
     /// Where a node looks for drivers.

@@ -16,10 +16,24 @@ pub(crate) use self::{
 use crate::cli;
 
 pub(crate) async fn run(args: cli::Up) -> Result<()> {
-    let cli::Up { data_dir, listen, nodes, driver, quiet } = args;
+    let cli::Up {
+        data_dir,
+        listen,
+        nodes,
+        driver,
+        quiet,
+    } = args;
     let stop = terminated();
     tokio::pin!(stop);
-    let starting = System::start(Options { data_dir, listen, nodes, driver }, print::part);
+    let starting = System::start(
+        Options {
+            data_dir,
+            listen,
+            nodes,
+            driver,
+        },
+        print::part,
+    );
     let system = tokio::select! {
         system = starting => system?,
         // Nothing is half done that the next start would not finish.
@@ -31,7 +45,10 @@ pub(crate) async fn run(args: cli::Up) -> Result<()> {
     print::part("ready", "press Ctrl-C to stop");
     stop.await;
     println!();
-    print::part("stopping", "pods end, volumes are unmounted; press Ctrl-C again to leave at once");
+    print::part(
+        "stopping",
+        "pods end, volumes are unmounted; press Ctrl-C again to leave at once",
+    );
     tokio::select! {
         stopped = system.stop() => stopped,
         // What stays mounted is found again by the next start, or cleared by `orlop down`.
@@ -41,9 +58,10 @@ pub(crate) async fn run(args: cli::Up) -> Result<()> {
 
 /// Resolves when the process is asked to end: Ctrl-C or SIGTERM.
 pub(crate) async fn terminated() {
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    ) else {
         // Without handlers the signals end the process by themselves.
         return std::future::pending().await;
     };

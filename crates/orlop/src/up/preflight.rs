@@ -9,8 +9,10 @@ use tokio::net::TcpListener;
 use super::layout::Layout;
 
 /// Programs that the local driver runs, and the Debian packages that have them.
-const PROGRAMS: [(&str, &str); 2] =
-    [("/usr/sbin/mkfs.ext4", "e2fsprogs"), ("/usr/sbin/resize2fs", "e2fsprogs")];
+const PROGRAMS: [(&str, &str); 2] = [
+    ("/usr/sbin/mkfs.ext4", "e2fsprogs"),
+    ("/usr/sbin/resize2fs", "e2fsprogs"),
+];
 
 /// This process may mount.
 pub(crate) fn root() -> Result<()> {
@@ -23,11 +25,18 @@ pub(crate) fn root() -> Result<()> {
 
 /// This machine can do what the local driver asks of it.
 pub(crate) fn local_driver() -> Result<()> {
-    fs::File::options().read(true).write(true).open("/dev/loop-control").context(
-        "there is no loop device here, which the local driver keeps its volumes on: \
+    fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/loop-control")
+        .context(
+            "there is no loop device here, which the local driver keeps its volumes on: \
          run 'modprobe loop', or in a container give it /dev/loop-control and the loop devices",
-    )?;
-    let missing: Vec<_> = PROGRAMS.iter().filter(|(path, _)| !Path::new(path).exists()).collect();
+        )?;
+    let missing: Vec<_> = PROGRAMS
+        .iter()
+        .filter(|(path, _)| !Path::new(path).exists())
+        .collect();
     if let Some((path, package)) = missing.first() {
         bail!("{path} is missing: run 'apt-get install -y {package}'");
     }
@@ -36,8 +45,11 @@ pub(crate) fn local_driver() -> Result<()> {
 
 /// This machine can run pods.
 pub(crate) fn pods() -> Result<()> {
-    let known = fs::read_to_string("/proc/filesystems").context("could not read /proc/filesystems")?;
-    let overlay = known.lines().any(|line| line.split_whitespace().last() == Some("overlay"));
+    let known =
+        fs::read_to_string("/proc/filesystems").context("could not read /proc/filesystems")?;
+    let overlay = known
+        .lines()
+        .any(|line| line.split_whitespace().last() == Some("overlay"));
     ensure!(
         overlay,
         "this kernel has no overlay file system, which pods run on: run 'modprobe overlay'"

@@ -12,11 +12,18 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use futures::StreamExt;
 use orlop_apiserver::{ApiServer, Config, LogRequest, LogSource, Pki, Storage};
-use orlop_csi::{Driver, DriverInfo, metrics::Metrics as CallMetrics, server::Services};
+use orlop_csi::{
+    Driver, DriverInfo,
+    client::socket_path,
+    metrics::{Metrics as CallMetrics, Side},
+    server::Services,
+};
 use orlop_drivers::local::{DRIVER_NAME, LocalConfig, LocalDriver, NodeName};
 use orlop_host::{Lock, sandbox::ShimCommand};
 use orlop_model::{CsiNode, Key, Node, Pod};
-use orlop_node::DriverConnector;
+use orlop_node::{
+    DriverConnector, HostRunner, NodeConfig, RunningNode, Seams, SocketRegistrations,
+};
 use orlop_runtime::{Clock, Process};
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -27,6 +34,8 @@ use crate::{demo::millis, life::Chronicle, logs::Logs};
 
 /// How long each part may take to come up.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a pod may take to end when everything stops.
+const LAST_GRACE: Duration = Duration::from_secs(10);
 /// The class of the built-in driver.
 const LOCAL_CLASS: &str = "local";
 
@@ -45,7 +54,7 @@ pub(crate) struct System {
     pub(crate) chronicle: Chronicle,
     server: ApiServer,
     logs: Arc<Logs>,
-    nodes: Vec<orlop_node::Handle>,
+    nodes: Vec<RunningNode>,
     sockets: Sockets,
     _lock: Lock,
 }
@@ -59,7 +68,12 @@ struct Sockets {
 impl System {
     /// Starts everything, telling of each part as it comes up.
     pub(crate) async fn start(options: Options, mut tell: impl FnMut(&str, &str)) -> Result<Self> {
-        let Options { data_dir, listen, nodes, driver } = options;
+        let Options {
+            data_dir,
+            listen,
+            nodes,
+            driver,
+        } = options;
         preflight::root()?;
         preflight::pods()?;
         let data_dir = std::path::absolute(&data_dir)
@@ -74,7 +88,10 @@ impl System {
         preflight::socket_paths(&layout, longest, DRIVER_NAME)?;
         let lock = preflight::claim(&layout)?;
         let listener = preflight::listen(listen).await?;
-        let sockets = Sockets { stop: CancellationToken::new(), tasks: TaskTracker::new() };
+        let sockets = Sockets {
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        };
         let started = Instant::now();
 
         let roots = names.iter().map(|n| (n.clone(), layout.node(n))).collect();
@@ -82,18 +99,23 @@ impl System {
         let mut config = Config::new(Storage::Disk(layout.store()));
         config.logs = Some(logs.clone());
         let server = ApiServer::open(config).await.with_context(|| {
-            format!("the API server could not start on {}", layout.store().display())
+            format!(
+                "the API server could not start on {}",
+                layout.store().display()
+            )
         })?;
         let address = listener.local_addr()?;
         serve_https(&server, listener, &layout, &sockets)?;
-        tell("API server", &format!("https://{address} (in {})", millis(started.elapsed())));
+        tell(
+            "API server",
+            &format!("https://{address} (in {})", millis(started.elapsed())),
+        );
         tell("kubeconfig", &layout.kubeconfig().display().to_string());
         tell("data", &layout.root().display().to_string());
 
         let client = kube::Client::new(server.service(), "default");
         let process = Process::new(client, Clock::system());
         let chronicle = Chronicle::new();
-        let heard = Heard::new(&process, &chronicle);
         let (driver, endpoints, class) = match driver {
             None => {
                 let driver = start_local(&layout, &names, &sockets).await?;
@@ -105,35 +127,55 @@ impl System {
                 (endpoint.clone(), Some(endpoint), class)
             }
         };
-        let controller = heard.driver(&driver).map_err(anyhow::Error::msg)?;
+        let beside = Heard::new(&process, &chronicle, Side::Sidecar);
+        let controller = beside.driver(&driver).map_err(anyhow::Error::msg)?;
         let info = meet(&controller, &driver).await?;
-        tell("driver", &format!("{} {} at {driver}", info.name, info.version));
+        tell(
+            "driver",
+            &format!("{} {} at {driver}", info.name, info.version),
+        );
         bootstrap::objects(&process.cluster, &class, &info).await?;
-        tell("class", &format!("{class} (default), made by {}", info.name));
+        tell(
+            "class",
+            &format!("{class} (default), made by {}", info.name),
+        );
 
         start_roles(&process, &controller);
+        let on_node = Heard::new(&process, &chronicle, Side::Node);
         let mut handles = Vec::new();
         for name in &names {
             let socket = match &endpoints {
                 None => layout.node_socket(name, &info.name),
-                Some(endpoint) => orlop_csi::socket_path(endpoint)?,
+                Some(endpoint) => socket_path(endpoint)?,
             };
-            handles.push(start_node(&process, &layout, name, &heard)?);
+            handles.push(start_node(&process, &layout, name, &on_node)?);
             register(&layout, name, &socket, &sockets);
         }
         for name in &names {
             node_ready(&process, name, &info.name).await?;
-            tell("node", &format!("{name} at {}", layout.node(name).display()));
+            tell(
+                "node",
+                &format!("{name} at {}", layout.node(name).display()),
+            );
         }
         chronicle.follow(&process).await;
-        Ok(Self { layout, process, chronicle, server, logs, nodes: handles, sockets, _lock: lock })
+        Ok(Self {
+            layout,
+            process,
+            chronicle,
+            server,
+            logs,
+            nodes: handles,
+            sockets,
+            _lock: lock,
+        })
     }
 
     /// Ends the pods and takes their volumes down; the API server's objects stay as they
     /// are, and the next start goes on from there.
     pub(crate) async fn stop(self) -> Result<()> {
         for node in &self.nodes {
-            node.stop_all_pods().await;
+            node.stop_all_pods(LAST_GRACE).await;
         }
         self.process.kill();
         self.sockets.stop.cancel();
@@ -150,7 +192,12 @@ impl System {
         let key = Key::namespaced(namespace, name);
         let pod = self.process.cluster.get::<Pod>(&key).await?;
         let pod = pod.with_context(|| format!("there is no pod {key}"))?;
-        let container = pod.spec.containers.first().map(|c| c.name.clone()).unwrap_or_default();
+        let container = pod
+            .spec
+            .containers
+            .first()
+            .map(|c| c.name.clone())
+            .unwrap_or_default();
         let request = LogRequest {
             namespace: namespace.to_owned(),
             pod: name.to_owned(),
@@ -181,14 +228,19 @@ struct Heard {
 }
 
 impl Heard {
-    fn new(process: &Process, chronicle: &Chronicle) -> Self {
-        let metrics = CallMetrics::sidecar(&mut process.metrics.registry());
-        Self { metrics, chronicle: chronicle.clone() }
+    fn new(process: &Process, chronicle: &Chronicle, side: Side) -> Self {
+        let metrics = CallMetrics::register(side, &mut process.metrics.registry());
+        Self {
+            metrics,
+            chronicle: chronicle.clone(),
+        }
     }
 
     fn driver(&self, endpoint: &str) -> Result<Driver, String> {
         let driver = Driver::connect(endpoint).map_err(|e| e.to_string())?;
-        Ok(driver.with_metrics(self.metrics.clone()).with_gate(Arc::new(self.chronicle.clone())))
+        Ok(driver
+            .with_metrics(self.metrics.clone())
+            .with_gate(Arc::new(self.chronicle.clone())))
     }
 }
 
@@ -210,15 +262,19 @@ fn serve_https(
     let tls = pki.tls(&[address.ip().to_string()])?;
     pki.write_kubeconfig(&layout.kubeconfig(), &format!("https://{address}"))
         .context("the kubeconfig could not be written")?;
-    sockets.tasks.spawn(server.serve(listener, tls, sockets.stop.clone().cancelled_owned()));
+    sockets
+        .tasks
+        .spawn(server.serve(listener, tls, sockets.stop.clone().cancelled_owned()));
     Ok(())
 }
 
 /// Starts the built-in driver: one controller over all nodes' pools, one endpoint per node.
 async fn start_local(layout: &Layout, nodes: &[String], sockets: &Sockets) -> Result<String> {
     preflight::local_driver()?;
-    let pools: BTreeMap<NodeName, PathBuf> =
-        nodes.iter().map(|n| (NodeName(n.clone()), layout.pool(n))).collect();
+    let pools: BTreeMap<NodeName, PathBuf> = nodes
+        .iter()
+        .map(|n| (NodeName(n.clone()), layout.pool(n)))
+        .collect();
     for pool in pools.values() {
         make_folder(pool)?;
     }
@@ -231,7 +287,11 @@ async fn start_local(layout: &Layout, nodes: &[String], sockets: &Sockets) -> Re
     for node in nodes {
         let socket = layout.node_socket(node, DRIVER_NAME);
         make_folder(socket.parent().unwrap_or(Path::new("/")))?;
-        offer(&socket, driver.node_services(&NodeName(node.clone())), sockets)?;
+        offer(
+            &socket,
+            driver.node_services(&NodeName(node.clone())),
+            sockets,
+        )?;
     }
     Ok(format!("unix://{}", controller.display()))
 }
@@ -242,7 +302,10 @@ fn offer(path: &Path, services: Services, sockets: &Sockets) -> Result<()> {
     let stop = sockets.stop.clone().cancelled_owned();
     sockets.tasks.spawn(async move {
         if let Err(error) = socket.serve(services, stop).await {
-            error!(error = &error as &dyn std::error::Error, "a driver's server failed");
+            error!(
+                error = &error as &dyn std::error::Error,
+                "a driver's server failed"
+            );
         }
     });
     Ok(())
@@ -274,7 +337,6 @@ fn start_roles(process: &Process, driver: &Driver) {
     orlop_scheduler::start(process);
     orlop_sidecars::provisioner::start(process, driver.clone(), Default::default());
     orlop_sidecars::attacher::start(process, driver.clone(), Default::default());
-    orlop_sidecars::resizer::start(process, driver.clone(), Default::default());
 }
 
 fn start_node(
@@ -282,26 +344,37 @@ fn start_node(
     layout: &Layout,
     name: &str,
     drivers: &Heard,
-) -> Result<orlop_node::Handle> {
+) -> Result<RunningNode> {
     let root = layout.node(name);
     make_folder(&root)?;
     let shim = ShimCommand {
         program: std::env::current_exe().context("could not find this program's own file")?,
         args: vec!["container-shim".into(), "--state-dir".into()],
     };
-    let config = orlop_node::NodeConfig::new(name, root);
-    Ok(orlop_node::start(process, config, shim, drivers.clone()))
+    let registry = layout.registry(name);
+    let registrations = SocketRegistrations::watch(&registry)
+        .with_context(|| format!("could not watch {}", registry.display()))?;
+    let mut config = NodeConfig::new(name, &root);
+    config.hidden = vec![layout.root().to_owned()];
+    let seams = Seams {
+        runner: Arc::new(HostRunner::new(orlop_node::Layout::new(&root), shim)),
+        connector: Arc::new(drivers.clone()),
+        registrations: Box::new(registrations),
+    };
+    Ok(orlop_node::start(process, config, seams))
 }
 
 /// Introduces the driver to a node, as the registrar beside a driver does.
 fn register(layout: &Layout, node: &str, socket: &Path, sockets: &Sockets) {
-    let config = orlop_sidecars::registrar::RegistrarConfig {
+    let config = orlop_sidecars::registrar::Config {
         csi_endpoint: format!("unix://{}", socket.display()),
         kubelet_registration_path: socket.display().to_string(),
         plugin_registration_dir: layout.registry(node),
     };
     let stop = sockets.stop.clone().cancelled_owned();
-    sockets.tasks.spawn(orlop_sidecars::registrar::serve(config, stop));
+    sockets
+        .tasks
+        .spawn(orlop_sidecars::registrar::serve(config, stop));
 }
 
 /// Waits until a node is ready and knows the driver.
@@ -313,7 +386,9 @@ async fn node_ready(process: &Process, name: &str, driver: &str) -> Result<()> {
     drivers.subscribe(move |_| drop(news.send(())));
     let ready = || {
         nodes.named(name).is_some_and(|n| n.is_ready())
-            && drivers.named(name).is_some_and(|n| n.driver(driver).is_some())
+            && drivers
+                .named(name)
+                .is_some_and(|n| n.driver(driver).is_some())
     };
     let wait = async { while !ready() && changed.changed().await.is_ok() {} };
     timeout(PATIENCE, wait)
@@ -322,5 +397,6 @@ async fn node_ready(process: &Process, name: &str, driver: &str) -> Result<()> {
 }
 
 fn make_folder(path: &Path) -> Result<()> {
-    fs::create_dir_all(path).with_context(|| format!("could not make the folder {}", path.display()))
+    fs::create_dir_all(path)
+        .with_context(|| format!("could not make the folder {}", path.display()))
 }

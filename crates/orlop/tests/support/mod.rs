@@ -3,7 +3,11 @@
 //! Whatever a test does, even if it fails: the process is ended, and what it mounted,
 //! attached or started is gone.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses its own part of it"
+)]
 
 use std::{
     fs,
@@ -23,7 +27,9 @@ pub fn obstacle() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("they mount file systems and need root".into());
     }
-    let kubectl = Command::new("kubectl").args(["version", "--client"]).output();
+    let kubectl = Command::new("kubectl")
+        .args(["version", "--client"])
+        .output();
     if !kubectl.is_ok_and(|o| o.status.success()) {
         return Some("kubectl is missing: run scripts/setup".into());
     }
@@ -59,9 +65,17 @@ impl Machine {
 
     /// A folder with nothing running on it yet.
     pub fn down(arguments: &[&str]) -> Self {
-        let folder = tempfile::Builder::new().prefix("orlop-test-").tempdir().unwrap();
+        let folder = tempfile::Builder::new()
+            .prefix("orlop-test-")
+            .tempdir()
+            .unwrap();
         let arguments = arguments.iter().map(|a| (*a).to_owned()).collect();
-        Self { folder, running: None, output: Arc::default(), arguments }
+        Self {
+            folder,
+            running: None,
+            output: Arc::default(),
+            arguments,
+        }
     }
 
     pub fn start(&mut self) {
@@ -73,7 +87,14 @@ impl Machine {
     pub fn launch(&mut self) {
         assert!(self.running.is_none(), "already running");
         let mut child = Command::new(env!("CARGO_BIN_EXE_orlop"))
-            .args(["--log", "info", "up", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args([
+                "--log",
+                "info",
+                "up",
+                "--listen",
+                "127.0.0.1:0",
+                "--data-dir",
+            ])
             .arg(self.folder.path())
             .args(&self.arguments)
             .stdin(Stdio::null())
@@ -103,13 +124,21 @@ impl Machine {
                 self.running = None;
                 panic!("orlop up ended with {status}:\n{}", self.transcript());
             }
-            assert!(started.elapsed() < PATIENCE, "not ready:\n{}", self.transcript());
+            assert!(
+                started.elapsed() < PATIENCE,
+                "not ready:\n{}",
+                self.transcript()
+            );
             thread::sleep(Duration::from_millis(10));
         }
     }
 
     pub fn printed(&self, text: &str) -> bool {
-        self.output.lock().unwrap().iter().any(|line| line.contains(text))
+        self.output
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|line| line.contains(text))
     }
 
     pub fn transcript(&self) -> String {
@@ -191,7 +220,11 @@ impl Machine {
             if left.trim().is_empty() {
                 return;
             }
-            assert!(started.elapsed() < PATIENCE, "left: {left}\n{}", self.transcript());
+            assert!(
+                started.elapsed() < PATIENCE,
+                "left: {left}\n{}",
+                self.transcript()
+            );
             thread::sleep(Duration::from_millis(50));
         }
     }
@@ -199,8 +232,15 @@ impl Machine {
     /// Waits until one object is gone.
     pub fn wait_none_of(&self, kind: &str, name: &str) {
         let started = Instant::now();
-        while self.kubectl(&["get", kind, "--ignore-not-found", "-o", "name", name]).contains(name) {
-            assert!(started.elapsed() < PATIENCE, "{kind} {name} stays:\n{}", self.transcript());
+        while self
+            .kubectl(&["get", kind, "--ignore-not-found", "-o", "name", name])
+            .contains(name)
+        {
+            assert!(
+                started.elapsed() < PATIENCE,
+                "{kind} {name} stays:\n{}",
+                self.transcript()
+            );
             thread::sleep(Duration::from_millis(50));
         }
     }
@@ -209,8 +249,11 @@ impl Machine {
     pub fn leftovers(&self) -> Vec<String> {
         let folder = self.folder.path().to_str().unwrap();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let mut found: Vec<String> =
-            mounts.lines().filter(|l| l.contains(folder)).map(str::to_owned).collect();
+        let mut found: Vec<String> = mounts
+            .lines()
+            .filter(|l| l.contains(folder))
+            .map(str::to_owned)
+            .collect();
         for entry in fs::read_dir("/sys/block").unwrap() {
             let backing = entry.unwrap().path().join("loop/backing_file");
             let file = fs::read_to_string(backing).unwrap_or_default();
@@ -224,7 +267,9 @@ impl Machine {
 }
 
 fn images(folder: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
     let mut found = Vec::new();
     for entry in entries.flatten() {
         if entry.file_type().is_ok_and(|t| t.is_dir()) {
