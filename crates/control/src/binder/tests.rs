@@ -58,7 +58,7 @@ fn a_bind_goes_on_where_it_was() {
     v.candidates = vec![Arc::new(volume.clone())];
     assert_eq!(claim::decide(&v).steps, WHOLE_BIND[1..]);
     volume.status.phase = Some(VolumePhase::Bound);
-    v.candidates = vec![Arc::new(volume.clone())];
+    v.candidates = vec![Arc::new(volume)];
     assert_eq!(claim::decide(&v).steps, WHOLE_BIND[2..]);
     let (mut done, volume) = bound("data", "vol");
     done.status.phase = Some(ClaimPhase::Pending);
@@ -361,7 +361,7 @@ fn a_volume_says_who_has_it() {
         uid: String::new(),
         ..a_claim("data", "c").reference()
     });
-    assert_eq!(look(new.clone(), None, Evidence::Cached).steps, available);
+    assert_eq!(look(new, None, Evidence::Cached).steps, available);
     let (claim, mut volume) = bound("data", "vol");
     volume.status.phase = Some(VolumePhase::Pending);
     let steps = look(volume.clone(), Some(claim.clone()), Evidence::Cached).steps;
