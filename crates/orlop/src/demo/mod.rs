@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use orlop_model::{Claim, Key, Kind, Pod, Volume, VolumeAttachment};
-use orlop_runtime::{Patch, Preconditions};
+use orlop_runtime::Preconditions;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::timeout};
 
@@ -90,17 +90,11 @@ impl Story {
         let to_running = started.elapsed();
 
         self.screen
-            .chapter("3. The claim grows while the pod uses it");
-        let grow = json!({"spec": {"resources": {"requests": {"storage": "128Mi"}}}});
-        cluster.patch::<Claim>(&claim, &Patch::Merge(grow)).await?;
-        self.until(Step::Resized).await?;
-
-        self.screen
-            .chapter("4. The pod is deleted; the claim and its data stay");
+            .chapter("3. The pod is deleted; the claim and its data stay");
         self.delete::<Pod>(system, "writer").await?;
         self.until(Step::Detached).await?;
 
-        self.screen.chapter("5. Another pod finds the same data");
+        self.screen.chapter("4. Another pod finds the same data");
         let read = "cat /data/greeting && exec sleep infinity";
         cluster
             .create_json::<Pod>(&pod_named("reader", read))
@@ -117,12 +111,12 @@ impl Story {
         ensure!(said.trim() == GREETING, "the second pod read {said:?}");
 
         self.screen
-            .chapter("6. Pod and claim are deleted, and everything is taken apart");
+            .chapter("5. Pod and claim are deleted, and everything is taken apart");
         self.delete::<Pod>(system, "reader").await?;
         self.delete::<Claim>(system, "data").await?;
         self.until(Step::VolumeGone).await?;
 
-        self.screen.chapter("7. What is left of it");
+        self.screen.chapter("6. What is left of it");
         self.prove_gone::<Pod>(system, "pods").await?;
         self.prove_gone::<Claim>(system, "claims").await?;
         self.prove_gone::<Volume>(system, "volumes").await?;

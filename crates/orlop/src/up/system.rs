@@ -382,8 +382,8 @@ async fn node_ready(process: &Process, name: &str, driver: &str) -> Result<()> {
     let (nodes, drivers) = (process.cache::<Node>(), process.cache::<CsiNode>());
     let (news, mut changed) = tokio::sync::watch::channel(());
     let sender = news.clone();
-    nodes.subscribe(move |_| drop(sender.send(())));
-    drivers.subscribe(move |_| drop(news.send(())));
+    nodes.subscribe(move |_| sender.send_replace(()));
+    drivers.subscribe(move |_| news.send_replace(()));
     let ready = || {
         nodes.named(name).is_some_and(|n| n.is_ready())
             && drivers
