@@ -64,6 +64,9 @@ pub(crate) struct Device {
     pub(crate) staging: Option<Hold>,
     pub(crate) publications: BTreeMap<PodUid, Publication>,
     pub(crate) wants: BTreeMap<PodUid, Arc<Want>>,
+    /// Pods known from checkpoints alone, whose side has neither wanted nor released the
+    /// volume yet: their containers may run, so nothing is taken from them.
+    pub(crate) undecided: BTreeSet<PodUid>,
     /// Why it does not move, for people.
     pub(crate) trouble: Option<String>,
 }
@@ -122,6 +125,7 @@ impl Volumes {
     /// Starts from what the checkpoints tell: all of it possible, nothing certain.
     pub(crate) fn new(parts: Parts, found: Found) -> Self {
         let devices = found.devices.into_iter().map(|(key, found)| {
+            let undecided = found.maybe_published.keys().cloned().collect();
             let publications = found.maybe_published.into_iter().map(|(pod, volume)| {
                 (
                     pod,
@@ -136,6 +140,7 @@ impl Volumes {
                 staging: found.maybe_staged.then_some(Hold::Uncertain),
                 publications: publications.collect(),
                 wants: BTreeMap::new(),
+                undecided,
                 trouble: None,
             };
             (key, device)
@@ -170,8 +175,10 @@ impl Volumes {
             staging: None,
             publications: BTreeMap::new(),
             wants: BTreeMap::new(),
+            undecided: BTreeSet::new(),
             trouble: None,
         });
+        device.undecided.remove(pod);
         if device.wants.insert(pod.clone(), Arc::new(want)).is_none() {
             self.queue.add(key.clone());
         }
@@ -181,6 +188,7 @@ impl Volumes {
     pub(crate) fn release(&self, pod: &PodUid) {
         for (key, device) in &mut self.state().devices {
             let wanted = device.wants.remove(pod).is_some();
+            device.undecided.remove(pod);
             if wanted || device.publications.contains_key(pod) {
                 self.queue.add(key.clone());
             }

@@ -79,7 +79,8 @@ impl Because {
 /// Decides the next step of one volume.
 pub(super) fn decide(view: &View<'_>) -> Step {
     let device = view.device;
-    let unwanted = |pod: &&PodUid| !device.wants.contains_key(*pod);
+    let unwanted =
+        |pod: &&PodUid| !device.wants.contains_key(*pod) && !device.undecided.contains(*pod);
     let mut leftovers = device.publications.keys().filter(unwanted);
     if let Some(pod) = leftovers.find(|pod| !view.skip.contains(*pod)) {
         return with_driver(view, |_| Step::Unpublish(pod.clone()));

@@ -17,6 +17,7 @@ fn want() -> Arc<Want> {
 
 struct Case {
     wants: &'static [&'static str],
+    undecided: &'static [&'static str],
     published: &'static [(&'static str, Hold)],
     staging: Option<Hold>,
     attachment: Attachment,
@@ -28,6 +29,7 @@ impl Default for Case {
     fn default() -> Self {
         Self {
             wants: &[],
+            undecided: &[],
             published: &[],
             staging: None,
             attachment: Attachment::Attached,
@@ -52,6 +54,7 @@ impl Case {
                 .map(|(pod, hold)| (uid(pod), publication(*hold)))
                 .collect(),
             wants: self.wants.iter().map(|pod| (uid(pod), want())).collect(),
+            undecided: self.undecided.iter().map(|pod| uid(pod)).collect(),
             trouble: None,
         };
         let skip = self.skip.iter().map(|pod| uid(pod)).collect();
@@ -112,6 +115,18 @@ fn a_volume_is_reported_attached_staged_published_in_this_order() {
         }),
         Step::Rest
     );
+}
+
+#[test]
+fn nothing_is_taken_from_a_pod_whose_fate_is_not_known_yet() {
+    let restarted = |undecided| Case {
+        undecided,
+        published: &[("a", Hold::Uncertain)],
+        staging: UNCERTAIN,
+        ..Case::default()
+    };
+    assert_eq!(restarted(&["a"]).step(), Step::Rest);
+    assert_eq!(restarted(&[]).step(), Step::Unpublish(uid("a")));
 }
 
 #[test]
