@@ -2,7 +2,6 @@
 //!
 //! `cargo run -p orlop-apiserver --example serve -- <folder> [address]`
 
-use std::future::Future;
 use std::path::PathBuf;
 
 use orlop_apiserver::{ApiServer, Config, Pki, Storage};
@@ -29,10 +28,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn stopped() -> impl Future<Output = ()> + Send + 'static {
-    async {
-        if let Err(error) = tokio::signal::ctrl_c().await {
-            eprintln!("could not wait for Ctrl-C: {error}");
-        }
+async fn stopped() {
+    if let Err(error) = tokio::signal::ctrl_c().await {
+        eprintln!("could not wait for Ctrl-C: {error}");
     }
 }
