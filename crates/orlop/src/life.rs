@@ -263,6 +263,8 @@ impl Chronicle {
                 }
                 if old.phase() != new.phase() {
                     match new.phase() {
+                        // How a deleted pod's processes end is no news.
+                        _ if new.metadata.is_deleting() => {}
                         PodPhase::Running => self.tell(Step::PodRunning, &name, ""),
                         phase @ (PodPhase::Succeeded | PodPhase::Failed) => {
                             self.tell(Step::PodEnded, &name, format!("{phase:?}"));

@@ -100,15 +100,12 @@ impl Story {
             .create_json::<Pod>(&pod_named("reader", read))
             .await?;
         self.until(Step::PodRunning).await?;
-        let said = system.log_of(NAMESPACE, "reader").await?;
+        let said = system.first_line_of(NAMESPACE, "reader").await?;
         self.screen.proof(
-            said.trim() == GREETING,
-            &format!(
-                "the second pod read what the first one wrote: {:?}",
-                said.trim()
-            ),
+            said == GREETING,
+            &format!("the second pod read what the first one wrote: {:?}", said),
         );
-        ensure!(said.trim() == GREETING, "the second pod read {said:?}");
+        ensure!(said == GREETING, "the second pod read {said:?}");
 
         self.screen
             .chapter("5. Pod and claim are deleted, and everything is taken apart");

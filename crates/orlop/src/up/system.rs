@@ -187,8 +187,8 @@ impl System {
         Ok(())
     }
 
-    /// Everything that a pod's first container has written so far.
-    pub(crate) async fn log_of(&self, namespace: &str, name: &str) -> Result<String> {
+    /// The first line that a pod's first container writes.
+    pub(crate) async fn first_line_of(&self, namespace: &str, name: &str) -> Result<String> {
         let key = Key::namespaced(namespace, name);
         let pod = self.process.cluster.get::<Pod>(&key).await?;
         let pod = pod.with_context(|| format!("there is no pod {key}"))?;
@@ -204,7 +204,7 @@ impl System {
             uid: pod.metadata.uid.clone(),
             node: pod.spec.node_name.clone(),
             container,
-            follow: false,
+            follow: true,
             previous: false,
             timestamps: false,
             tail_lines: None,
@@ -213,10 +213,13 @@ impl System {
         };
         let mut stream = self.logs.open(request).await?;
         let mut text = Vec::new();
-        while let Some(chunk) = stream.next().await {
+        while !text.contains(&b'\n')
+            && let Some(chunk) = timeout(PATIENCE, stream.next()).await?
+        {
             text.extend_from_slice(&chunk?);
         }
-        Ok(String::from_utf8_lossy(&text).into_owned())
+        let text = String::from_utf8_lossy(&text);
+        Ok(text.lines().next().unwrap_or_default().to_owned())
     }
 }
 
