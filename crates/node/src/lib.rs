@@ -194,7 +194,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
         queue: pod_queue.clone(),
     };
     process.spawn("pods", {
-        let (pods, volumes) = (pods.clone(), volumes.clone());
+        let pods = pods.clone();
         async move {
             // Until all of this is read, nobody knows what may be unmounted.
             tokio::join!(

@@ -250,7 +250,7 @@ impl Pods {
         if let Some(source) = &volume.spec.local {
             return Ok(Place::At(source.path.clone().into()));
         }
-        Err(SetUpError::UnknownKind(volume.metadata.name.clone()))
+        Err(SetUpError::UnknownKind(volume.metadata.name))
     }
 }
 

@@ -1,0 +1,429 @@
+//! What must hold.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use orlop_model::pod::ContainerStatus;
+use orlop_model::{ConfigMap, CsiNode, Event, Key, Node, Pod, PodPhase};
+use serde_json::json;
+
+use super::world::{NODE, World, mounts_under};
+
+type Case = fn() -> Pin<Box<dyn Future<Output = ()>>>;
+
+macro_rules! cases {
+    ($($name:ident),+ $(,)?) => {
+        pub(crate) const ALL: &[(&str, Case)] = &[$((stringify!($name), || Box::pin($name()))),+];
+    };
+}
+
+cases![
+    a_driver_that_registers_is_written_on_the_node,
+    a_pod_writes_into_its_volume_and_leaves_nothing_behind,
+    a_pod_outlives_the_node_role_and_is_taken_over,
+    a_pod_that_is_deleted_while_the_role_is_dead_is_cleared_up,
+    an_attachable_volume_waits_for_its_attachment,
+    a_block_volume_is_a_device_in_the_container,
+    a_pod_that_never_restarts_ends_as_its_exit_code_says,
+    init_containers_run_first_and_a_crash_is_followed_by_a_wait,
+    a_command_that_is_missing_is_told_in_the_status,
+    all_pods_stop_and_their_objects_stay,
+    a_pod_without_its_claim_says_so_and_starts_when_it_comes,
+    two_pods_share_a_volume_and_the_last_one_unstages_it,
+];
+
+fn shell(script: &str) -> serde_json::Value {
+    json!({"name": "main", "command": ["sh", "-c", script]})
+}
+
+fn with_claim(script: &str, claim: &str) -> serde_json::Value {
+    let mut container = shell(script);
+    container["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    json!({
+        "containers": [container],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
+        "terminationGracePeriodSeconds": 5,
+    })
+}
+
+fn first(pod: &Pod) -> &ContainerStatus {
+    &pod.status.container_statuses[0]
+}
+
+fn is_running(pod: &Pod) -> bool {
+    pod.phase() == PodPhase::Running && first(pod).state.running.is_some()
+}
+
+fn condition<'a>(pod: &'a Pod, type_: &str) -> &'a str {
+    pod.status
+        .conditions
+        .iter()
+        .find(|c| c.type_ == type_)
+        .map_or("", |c| &c.status)
+}
+
+async fn a_driver_that_registers_is_written_on_the_node() {
+    let world = World::new(false).await;
+    let mut heard = world.registered.clone();
+    let status = heard
+        .wait_for(Option::is_some)
+        .await
+        .expect("told")
+        .clone()
+        .expect("a status");
+    assert!(status.plugin_registered, "{}", status.error);
+    let key = Key::cluster(NODE);
+    let csi = world
+        .until::<CsiNode>(&key, |csi| {
+            csi.is_some_and(|csi| !csi.spec.drivers.is_empty())
+        })
+        .await
+        .expect("a CSINode");
+    assert_eq!(csi.spec.drivers[0].node_id, NODE);
+    let node = world
+        .until::<Node>(&key, |node| node.is_some_and(Node::is_ready))
+        .await
+        .expect("a node");
+    for topology in &csi.spec.drivers[0].topology_keys {
+        assert_eq!(
+            node.metadata.labels.get(topology).map(String::as_str),
+            Some(NODE)
+        );
+    }
+    // The socket goes, and so does the driver's entry.
+    std::fs::remove_file(world.node_root().join("plugins_registry/local-reg.sock"))
+        .expect("removed");
+    world
+        .until::<CsiNode>(&key, |csi| {
+            csi.is_some_and(|csi| csi.spec.drivers.is_empty())
+        })
+        .await;
+}
+
+async fn a_pod_writes_into_its_volume_and_leaves_nothing_behind() {
+    let world = World::new(false).await;
+    world.claim("data", "Filesystem").await;
+    let map = json!({"metadata": {"name": "conf", "namespace": "default"}, "data": {"greeting": "hello"}});
+    world
+        .cluster
+        .create_json::<ConfigMap>(&map)
+        .await
+        .expect("a config map");
+    let script = "cat /conf/greeting; echo; echo $NAME $(df /data | tail -1 | cut -d' ' -f1 | cut -c1-9); \
+                  echo kept > /data/f; sync; sleep 600";
+    let mut spec = with_claim(script, "data");
+    spec["containers"][0]["env"] =
+        json!([{"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]);
+    let mounts = spec["containers"][0]["volumeMounts"]
+        .as_array_mut()
+        .expect("mounts");
+    mounts.push(json!({"name": "conf", "mountPath": "/conf"}));
+    mounts.push(json!({"name": "scratch", "mountPath": "/scratch"}));
+    let volumes = spec["volumes"].as_array_mut().expect("volumes");
+    volumes.push(json!({"name": "conf", "configMap": {"name": "conf"}}));
+    volumes.push(json!({"name": "scratch", "emptyDir": {"medium": "Memory"}}));
+    let began = Instant::now();
+    world.pod("web", spec.clone()).await;
+    let pod = world.pod_until("web", is_running).await;
+    println!("  pod placed to running: {:?}", began.elapsed());
+    assert_eq!(condition(&pod, "Ready"), "True");
+    while world.log(&pod, "main").lines().count() < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(world.log(&pod, "main"), "hello\nweb /dev/loop\n");
+    let began = Instant::now();
+    world.delete("web").await;
+    println!("  pod deleted: {:?}", began.elapsed());
+    world.expect_clean().await;
+
+    // The same claim in a new pod shows what was written.
+    spec["containers"][0]["command"] = json!(["cat", "/data/f"]);
+    spec["restartPolicy"] = json!("Never");
+    world.pod("again", spec).await;
+    let pod = world.pod_until("again", Pod::is_finished).await;
+    assert_eq!(
+        (pod.phase(), world.log(&pod, "main").as_str()),
+        (PodPhase::Succeeded, "kept\n")
+    );
+    world.delete("again").await;
+    world.expect_clean().await;
+}
+
+async fn a_pod_outlives_the_node_role_and_is_taken_over() {
+    let mut world = World::new(false).await;
+    world.claim("data", "Filesystem").await;
+    world
+        .pod(
+            "web",
+            with_claim(
+                "while :; do date +%N >> /data/ticks; sleep 0.02; done",
+                "data",
+            ),
+        )
+        .await;
+    let before = world.pod_until("web", is_running).await;
+    let mounts = mounts_under(world.root.path());
+    world.kill_node();
+    let ticks = mounts
+        .iter()
+        .find(|m| m.ends_with("mount"))
+        .expect("published")
+        .join("ticks");
+    let count = |path: &std::path::Path| {
+        std::fs::read_to_string(path)
+            .map(|t| t.lines().count())
+            .unwrap_or(0)
+    };
+    let had = count(&ticks);
+    while count(&ticks) < had + 5 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    world.start_node();
+    let mut heard = world.registered.clone();
+    heard.mark_unchanged();
+    heard.changed().await.expect("registered again");
+    assert_eq!(
+        mounts_under(world.root.path()),
+        mounts,
+        "nothing was remounted or unmounted"
+    );
+    let after = world.pod_until("web", is_running).await;
+    assert_eq!(first(&after), first(&before));
+    world.delete("web").await;
+    world.expect_clean().await;
+}
+
+async fn a_pod_that_is_deleted_while_the_role_is_dead_is_cleared_up() {
+    let mut world = World::new(false).await;
+    world.claim("data", "Filesystem").await;
+    let pod = world.pod("web", with_claim("sleep 600", "data")).await;
+    world.pod_until("web", is_running).await;
+    world.kill_node();
+    let force = orlop_runtime::Preconditions {
+        grace_period_seconds: Some(0),
+        ..Default::default()
+    };
+    let key = Key::namespaced("default", "web");
+    world
+        .cluster
+        .delete::<Pod>(&key, &force)
+        .await
+        .expect("deleted");
+    world.until::<Pod>(&key, |pod| pod.is_none()).await;
+    assert!(!mounts_under(world.root.path()).is_empty());
+    world.start_node();
+    let folder = world.node_root().join("pods").join(&pod.metadata.uid);
+    while folder.exists() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    while !mounts_under(world.root.path()).is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    world.expect_clean().await;
+}
+
+async fn an_attachable_volume_waits_for_its_attachment() {
+    let world = World::new(true).await;
+    let handle = world.claim("data", "Filesystem").await;
+    world.pod("web", with_claim("sleep 600", "data")).await;
+    let waiting = world
+        .pod_until("web", |pod| {
+            let statuses = &pod.status.container_statuses;
+            statuses.iter().any(|s| {
+                s.state
+                    .waiting
+                    .as_ref()
+                    .is_some_and(|w| w.message.contains("attached"))
+            })
+        })
+        .await;
+    assert_eq!(waiting.phase(), PodPhase::Pending);
+    assert_eq!(mounts_under(world.root.path()).len(), 0);
+    world.attach(&handle).await;
+    world.pod_until("web", is_running).await;
+    world.delete("web").await;
+    world.expect_clean().await;
+}
+
+async fn a_block_volume_is_a_device_in_the_container() {
+    let world = World::new(false).await;
+    world.claim("disk", "Block").await;
+    let mut container = shell(
+        "test -b /dev/xvda && printf raw | dd of=/dev/xvda conv=fsync 2>/dev/null; head -c3 /dev/xvda; sleep 600",
+    );
+    container["volumeDevices"] = json!([{"name": "data", "devicePath": "/dev/xvda"}]);
+    let spec = json!({
+        "containers": [container],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "disk"}}],
+    });
+    world.pod("web", spec).await;
+    let pod = world.pod_until("web", is_running).await;
+    let uid = &pod.metadata.uid;
+    let link = world.node_root().join(format!(
+        "pods/{uid}/volumeDevices/kubernetes.io~csi/pv-disk"
+    ));
+    assert!(link.exists(), "the pod's link leads to the device");
+    world.delete("web").await;
+    world.expect_clean().await;
+}
+
+async fn a_pod_that_never_restarts_ends_as_its_exit_code_says() {
+    let world = World::new(false).await;
+    let spec = |script: &str| json!({"containers": [shell(script)], "restartPolicy": "Never"});
+    for (name, script, phase, code, reason) in [
+        ("good", "echo done", PodPhase::Succeeded, 0, "Completed"),
+        ("bad", "exit 3", PodPhase::Failed, 3, "Error"),
+        ("hit", "kill -9 $$$$", PodPhase::Failed, 137, "Error"),
+    ] {
+        world.pod(name, spec(script)).await;
+        let pod = world.pod_until(name, Pod::is_finished).await;
+        let ended = first(&pod).state.terminated.clone().expect("terminated");
+        assert_eq!(
+            (pod.phase(), ended.exit_code, ended.reason.as_str()),
+            (phase, code, reason),
+            "{name}"
+        );
+        assert!(ended.started_at.is_some() && ended.finished_at.is_some());
+        world.delete(name).await;
+    }
+    world.expect_clean().await;
+}
+
+async fn init_containers_run_first_and_a_crash_is_followed_by_a_wait() {
+    let world = World::new(false).await;
+    let mut init = shell("echo one > /s/f");
+    init["name"] = json!("prepare");
+    let mut main = shell("cat /s/f; exit 1");
+    for container in [&mut init, &mut main] {
+        container["volumeMounts"] = json!([{"name": "s", "mountPath": "/s"}]);
+    }
+    let spec = json!({
+        "initContainers": [init], "containers": [main],
+        "volumes": [{"name": "s", "emptyDir": {}}],
+    });
+    world.pod("web", spec).await;
+    let pod = world
+        .pod_until("web", |pod| {
+            let statuses = &pod.status.container_statuses;
+            statuses.iter().any(|s| {
+                s.state
+                    .waiting
+                    .as_ref()
+                    .is_some_and(|w| w.reason == "CrashLoopBackOff")
+            })
+        })
+        .await;
+    assert_eq!(
+        first(&pod).restart_count,
+        1,
+        "the first restart is immediate"
+    );
+    assert_eq!(
+        first(&pod)
+            .last_state
+            .terminated
+            .as_ref()
+            .map(|t| t.exit_code),
+        Some(1)
+    );
+    assert_eq!(
+        pod.status.init_container_statuses[0]
+            .state
+            .terminated
+            .as_ref()
+            .map(|t| t.exit_code),
+        Some(0)
+    );
+    assert_eq!(world.log(&pod, "main"), "one\n");
+    assert_eq!(condition(&pod, "Initialized"), "True");
+    assert_eq!(condition(&pod, "Ready"), "False");
+    world.delete("web").await;
+    world.expect_clean().await;
+}
+
+async fn a_command_that_is_missing_is_told_in_the_status() {
+    let world = World::new(false).await;
+    let spec = json!({"containers": [{"name": "main", "command": ["no-such-program"]}], "restartPolicy": "Never"});
+    world.pod("web", spec).await;
+    let pod = world.pod_until("web", Pod::is_finished).await;
+    let ended = first(&pod).state.terminated.clone().expect("terminated");
+    assert_eq!(
+        (ended.exit_code, ended.reason.as_str()),
+        (127, "StartError")
+    );
+    assert!(
+        ended.message.contains("no-such-program"),
+        "{}",
+        ended.message
+    );
+    world.delete("web").await;
+    world.expect_clean().await;
+}
+
+async fn all_pods_stop_and_their_objects_stay() {
+    let mut world = World::new(false).await;
+    world.claim("data", "Filesystem").await;
+    world.pod("web", with_claim("sleep 600", "data")).await;
+    let before = world.pod_until("web", is_running).await;
+    world.stop_all_pods().await;
+    assert_eq!(mounts_under(world.root.path()).len(), 0);
+    let key = Key::namespaced("default", "web");
+    let after = world
+        .cluster
+        .get::<Pod>(&key)
+        .await
+        .expect("readable")
+        .expect("it is there");
+    assert_eq!(after.status, before.status);
+    world.kill_node();
+    world.start_node();
+    let again = world
+        .pod_until("web", |pod| {
+            is_running(pod) && first(pod).restart_count == 1
+        })
+        .await;
+    assert_eq!(again.metadata.uid, before.metadata.uid);
+    world.delete("web").await;
+    world.expect_clean().await;
+}
+
+async fn a_pod_without_its_claim_says_so_and_starts_when_it_comes() {
+    let world = World::new(false).await;
+    world.pod("web", with_claim("sleep 600", "late")).await;
+    let event =
+        |event: &Event| event.reason == "FailedMount" && event.message.contains("default/late");
+    loop {
+        let events: Vec<Event> = world.cluster.list(Some("default")).await.expect("events");
+        if events.iter().any(event) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    world.claim("late", "Filesystem").await;
+    world.pod_until("web", is_running).await;
+    world.delete("web").await;
+    world.expect_clean().await;
+}
+
+async fn two_pods_share_a_volume_and_the_last_one_unstages_it() {
+    let world = World::new(false).await;
+    world.claim("data", "Filesystem").await;
+    for name in ["one", "two"] {
+        world.pod(name, with_claim("sleep 600", "data")).await;
+    }
+    for name in ["one", "two"] {
+        world.pod_until(name, is_running).await;
+    }
+    let staged = || {
+        mounts_under(world.root.path())
+            .iter()
+            .filter(|m| m.ends_with("globalmount"))
+            .count()
+    };
+    world.delete("one").await;
+    assert_eq!(staged(), 1);
+    world.pod_until("two", is_running).await;
+    world.delete("two").await;
+    world.expect_clean().await;
+}

@@ -1,0 +1,421 @@
+//! A cluster of one node, and its end whatever a test did.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use orlop_apiserver::{ApiServer, Config, Storage};
+use orlop_csi::registration::registration_server::Registration;
+use orlop_csi::registration::{
+    InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
+};
+use orlop_csi::server::{Services, Socket};
+use orlop_csi::{Driver, proto};
+use orlop_drivers::local::{DRIVER_NAME, LocalConfig, LocalDriver, NodeName};
+use orlop_host::sandbox::ShimCommand;
+use orlop_model::{Claim, CsiDriver, Key, Kind, Node, Pod, Volume, VolumeAttachment};
+use orlop_node::{
+    HostRunner, Layout, NodeConfig, PodUid, Run, RunningNode, Seams, SocketDrivers,
+    SocketRegistrations,
+};
+use orlop_runtime::{Cache, Clock, Cluster, Patch, Process};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
+
+pub(crate) const NODE: &str = "n1";
+
+pub(crate) struct World {
+    pub(crate) root: tempfile::TempDir,
+    pub(crate) server: ApiServer,
+    pub(crate) cluster: Cluster,
+    pub(crate) driver: Driver,
+    pub(crate) registered: watch::Receiver<Option<RegistrationStatus>>,
+    /// An onlooker's caches; not the node's.
+    pub(crate) onlooker: Process,
+    role: Option<(Process, RunningNode)>,
+    _stop: tokio::sync::oneshot::Sender<()>,
+    _cleanup: Cleanup,
+}
+
+struct Registrar {
+    endpoint: String,
+    heard: watch::Sender<Option<RegistrationStatus>>,
+}
+
+#[tonic::async_trait]
+impl Registration for Registrar {
+    async fn get_info(&self, _: Request<InfoRequest>) -> Result<Response<PluginInfo>, Status> {
+        Ok(Response::new(PluginInfo {
+            r#type: "CSIPlugin".into(),
+            name: DRIVER_NAME.into(),
+            endpoint: self.endpoint.clone(),
+            supported_versions: vec!["1.0.0".into()],
+        }))
+    }
+
+    async fn notify_registration_status(
+        &self,
+        status: Request<RegistrationStatus>,
+    ) -> Result<Response<RegistrationStatusResponse>, Status> {
+        self.heard.send_replace(Some(status.into_inner()));
+        Ok(Response::new(RegistrationStatusResponse {}))
+    }
+}
+
+impl World {
+    pub(crate) async fn new(attach_required: bool) -> Self {
+        let root = tempfile::tempdir().expect("a folder");
+        let server = ApiServer::open(Config::new(Storage::Memory))
+            .await
+            .expect("a server");
+        let client = kube::Client::new(server.service(), "default");
+        let cluster = Cluster::new(client.clone());
+        let onlooker = Process::new(client, Clock::system());
+
+        let node_root = root.path().join("node");
+        let layout = Layout::new(&node_root);
+        std::fs::create_dir_all(layout.plugins().join("local")).expect("a folder");
+        std::fs::create_dir_all(layout.plugins_registry()).expect("a folder");
+        let endpoint = format!("unix://{}/local/csi.sock", layout.plugins().display());
+        let pools = BTreeMap::from([(NodeName(NODE.into()), root.path().join("pool"))]);
+        let local = LocalDriver::open(LocalConfig::new(pools)).expect("a driver");
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let stopped = async move {
+            let _ = stopped.await;
+        };
+        let socket = Socket::bind(&endpoint).expect("a socket");
+        tokio::spawn(socket.serve(local.services(&NodeName(NODE.into())), stopped));
+        let (heard, registered) = watch::channel(None);
+        let registrar = Registrar {
+            endpoint: endpoint.clone(),
+            heard,
+        };
+        let announce = format!(
+            "unix://{}/local-reg.sock",
+            layout.plugins_registry().display()
+        );
+        let socket = Socket::bind(&announce).expect("a socket");
+        tokio::spawn(socket.serve(
+            Services::new().registration(registrar),
+            std::future::pending(),
+        ));
+
+        let traits =
+            json!({"metadata": {"name": DRIVER_NAME}, "spec": {"attachRequired": attach_required}});
+        cluster
+            .create_json::<CsiDriver>(&traits)
+            .await
+            .expect("a CSIDriver");
+        let mut world = Self {
+            _cleanup: Cleanup {
+                root: root.path().to_owned(),
+            },
+            root,
+            server,
+            cluster,
+            driver: Driver::connect(&endpoint).expect("an endpoint"),
+            registered,
+            onlooker,
+            role: None,
+            _stop: stop,
+        };
+        world.start_node();
+        world
+    }
+
+    pub(crate) fn node_root(&self) -> PathBuf {
+        self.root.path().join("node")
+    }
+
+    pub(crate) fn start_node(&mut self) {
+        let process = Process::new(
+            kube::Client::new(self.server.service(), "default"),
+            Clock::system(),
+        );
+        let root = self.node_root();
+        let layout = Layout::new(&root);
+        let shim = ShimCommand {
+            program: std::env::current_exe().expect("this program"),
+            args: vec!["container-shim".into()],
+        };
+        let seams = Seams {
+            runner: Arc::new(HostRunner::new(layout.clone(), shim)),
+            connector: Arc::new(SocketDrivers::default()),
+            registrations: Box::new(
+                SocketRegistrations::watch(layout.plugins_registry()).expect("a watch"),
+            ),
+        };
+        let node = orlop_node::start(&process, NodeConfig::new(NODE, root), seams);
+        self.role = Some((process, node));
+    }
+
+    /// As `kill -9` does: nothing of the role runs any more, nothing is told.
+    pub(crate) fn kill_node(&mut self) {
+        if let Some((process, _)) = self.role.take() {
+            process.kill();
+        }
+    }
+
+    pub(crate) async fn stop_all_pods(&self) {
+        let (_, node) = self.role.as_ref().expect("a node role");
+        node.stop_all_pods(Duration::from_secs(5)).await;
+    }
+
+    /// A volume of the driver, bound to a claim of the same name.
+    pub(crate) async fn claim(&self, name: &str, mode: &str) -> String {
+        let mount = proto::volume_capability::MountVolume::default();
+        let access_type = if mode == "Block" {
+            proto::volume_capability::AccessType::Block(Default::default())
+        } else {
+            proto::volume_capability::AccessType::Mount(mount)
+        };
+        let capability = proto::VolumeCapability {
+            access_mode: Some(proto::volume_capability::AccessMode { mode: 1 }),
+            access_type: Some(access_type),
+        };
+        let request = proto::CreateVolumeRequest {
+            name: name.into(),
+            capacity_range: Some(proto::CapacityRange {
+                required_bytes: 32 << 20,
+                limit_bytes: 0,
+            }),
+            volume_capabilities: vec![capability],
+            ..Default::default()
+        };
+        let volume = self
+            .driver
+            .create_volume(request)
+            .await
+            .expect("created")
+            .volume
+            .expect("a volume");
+        let claim: Claim = self
+            .cluster
+            .create_json(&json!({
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": mode, "volumeName": format!("pv-{name}"),
+                         "storageClassName": "", "resources": {"requests": {"storage": "32Mi"}}},
+            }))
+            .await
+            .expect("a claim");
+        self.cluster
+            .create_json::<Volume>(&json!({
+                "metadata": {"name": format!("pv-{name}")},
+                "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": mode, "capacity": {"storage": "32Mi"},
+                         "csi": {"driver": DRIVER_NAME, "volumeHandle": volume.volume_id,
+                                 "volumeAttributes": volume.volume_context},
+                         "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default", "name": name,
+                                      "uid": claim.metadata.uid}},
+            }))
+            .await
+            .expect("a volume");
+        let bound = Patch::Merge(json!({"status": {"phase": "Bound"}}));
+        self.cluster
+            .patch_status::<Claim>(&Key::namespaced("default", name), &bound)
+            .await
+            .expect("bound");
+        volume.volume_id
+    }
+
+    pub(crate) async fn pod(&self, name: &str, mut spec: Value) -> Pod {
+        spec["nodeName"] = json!(NODE);
+        for list in ["containers", "initContainers"] {
+            for container in spec[list].as_array_mut().into_iter().flatten() {
+                container["image"] = json!("host");
+            }
+        }
+        let body = json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec});
+        self.cluster.create_json(&body).await.expect("a pod")
+    }
+
+    /// Waits for an object to be as it should.
+    pub(crate) async fn until<K: Kind>(
+        &self,
+        key: &Key,
+        holds: impl Fn(Option<&K>) -> bool,
+    ) -> Option<Arc<K>> {
+        let cache: Cache<K> = self.onlooker.cache();
+        let (sender, mut changed) = watch::channel(());
+        cache.subscribe(move |_| {
+            let _ = sender.send(());
+        });
+        cache.synced().await;
+        let wait = async {
+            loop {
+                changed.mark_unchanged();
+                let found = cache.get(key);
+                if holds(found.as_deref()) {
+                    return found;
+                }
+                changed.changed().await.expect("the cache lives");
+            }
+        };
+        match tokio::time::timeout(Duration::from_secs(20), wait).await {
+            Ok(found) => found,
+            Err(_) => panic!("{} {key} is {:#?}", K::KIND, cache.get(key)),
+        }
+    }
+
+    pub(crate) async fn pod_until(&self, name: &str, holds: impl Fn(&Pod) -> bool) -> Arc<Pod> {
+        let key = Key::namespaced("default", name);
+        self.until::<Pod>(&key, |pod| pod.is_some_and(&holds))
+            .await
+            .expect("the pod")
+    }
+
+    pub(crate) async fn delete(&self, name: &str) {
+        let key = Key::namespaced("default", name);
+        self.cluster
+            .delete::<Pod>(&key, &Default::default())
+            .await
+            .expect("asked for");
+        self.until::<Pod>(&key, |pod| pod.is_none()).await;
+    }
+
+    pub(crate) fn log(&self, pod: &Pod, container: &str) -> String {
+        let uid = PodUid::new(&pod.metadata.uid).expect("a uid");
+        let path =
+            orlop_node::log_path(&self.node_root(), &uid, container, Run::Latest).expect("a log");
+        let raw = std::fs::read(path).unwrap_or_default();
+        raw.split(|byte| *byte == b'\n')
+            .filter_map(orlop_host::sandbox::log::Line::parse)
+            .map(|line| String::from_utf8_lossy(line.text).into_owned() + "\n")
+            .collect()
+    }
+
+    /// Nothing of any pod stays on the node, nor on the node object. A pod's object goes
+    /// when its own folder is clean; unstaging follows.
+    pub(crate) async fn expect_clean(&self) {
+        let key = Key::cluster(NODE);
+        let unused = |node: Option<&Node>| node.is_some_and(|n| n.status.volumes_in_use.is_empty());
+        self.until::<Node>(&key, unused).await;
+        let until = tokio::time::Instant::now() + Duration::from_secs(10);
+        while let Err(left) = self.clean() {
+            assert!(tokio::time::Instant::now() < until, "{left}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    fn clean(&self) -> Result<(), String> {
+        let mounts = mounts_under(self.root.path());
+        let loops = loops_under(self.root.path());
+        let pods = std::fs::read_dir(self.node_root().join("pods")).map_or(0, Iterator::count);
+        let mut files = Vec::new();
+        files_under(&self.node_root().join("plugins/kubernetes.io"), &mut files);
+        if mounts.is_empty() && loops.is_empty() && pods == 0 && files.is_empty() {
+            Ok(())
+        } else {
+            Err(format!(
+                "left: {mounts:?}, {loops:?}, {pods} pod folders, {files:?}"
+            ))
+        }
+    }
+
+    /// Plays attach-detach for one volume.
+    pub(crate) async fn attach(&self, handle: &str) {
+        let unique = format!("kubernetes.io/csi/{DRIVER_NAME}^{handle}");
+        let key = Key::cluster(NODE);
+        let reported =
+            |node: Option<&Node>| node.is_some_and(|n| n.status.volumes_in_use.contains(&unique));
+        self.until::<Node>(&key, reported).await;
+        let name = Command::new("sh")
+            .args(["-c", "printf %s \"$1\" | sha256sum | cut -d' ' -f1", "sh"])
+            .arg(format!("{handle}{DRIVER_NAME}{NODE}"))
+            .output()
+            .expect("a digest");
+        let name = format!("csi-{}", String::from_utf8_lossy(&name.stdout).trim());
+        let attachment = json!({"metadata": {"name": name}, "spec": {
+            "attacher": DRIVER_NAME, "nodeName": NODE, "source": {"persistentVolumeName": "any"}}});
+        self.cluster
+            .create_json::<VolumeAttachment>(&attachment)
+            .await
+            .expect("an attachment");
+        let attached = Patch::Merge(json!({"status": {"attached": true}}));
+        self.cluster
+            .patch_status::<VolumeAttachment>(&Key::cluster(&name), &attached)
+            .await
+            .expect("attached");
+        let listed = Patch::Merge(
+            json!({"status": {"volumesAttached": [{"name": unique, "devicePath": ""}]}}),
+        );
+        self.cluster
+            .patch_status::<Node>(&key, &listed)
+            .await
+            .expect("listed");
+    }
+}
+
+pub(crate) fn mounts_under(root: &Path) -> Vec<PathBuf> {
+    let table = orlop_host::MountTable::read().expect("the mount table");
+    table
+        .beneath(root)
+        .map(|mount| mount.point.clone())
+        .collect()
+}
+
+fn loops_under(root: &Path) -> Vec<String> {
+    let listed = Command::new("/usr/sbin/losetup")
+        .args(["-n", "-O", "NAME,BACK-FILE"])
+        .output()
+        .expect("losetup");
+    let root = root.to_string_lossy().into_owned();
+    String::from_utf8_lossy(&listed.stdout)
+        .lines()
+        .filter(|line| line.contains(&root))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn files_under(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            files_under(&path, found);
+        } else {
+            found.push(path);
+        }
+    }
+}
+
+/// Ends what a failed test left: containers, mounts, loop devices.
+struct Cleanup {
+    root: PathBuf,
+}
+
+impl Drop for Cleanup {
+    fn drop(&mut self) {
+        let mut files = Vec::new();
+        files_under(&self.root.join("node/pods"), &mut files);
+        for record in files.iter().filter(|path| path.ends_with("shim.json")) {
+            let json = std::fs::read(record).unwrap_or_default();
+            let Ok(json) = serde_json::from_slice::<Value>(&json) else {
+                continue;
+            };
+            if record.with_file_name("exit.json").exists() {
+                continue;
+            }
+            let pid = json["shim"]["pid"]
+                .as_i64()
+                .and_then(|pid| i32::try_from(pid).ok());
+            if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+        for point in mounts_under(&self.root).into_iter().rev() {
+            let _ = Command::new("/usr/bin/umount")
+                .arg("-l")
+                .arg(point)
+                .output();
+        }
+        for line in loops_under(&self.root) {
+            if let Some(device) = line.split_whitespace().next() {
+                let _ = Command::new("/usr/sbin/losetup")
+                    .args(["-d", device])
+                    .output();
+            }
+        }
+    }
+}
