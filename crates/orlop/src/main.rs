@@ -11,7 +11,7 @@ mod logs;
 mod proof;
 mod up;
 
-use std::process::ExitCode;
+use std::{io::IsTerminal, process::ExitCode};
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -37,7 +37,11 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         .map_err(|e| anyhow::anyhow!("--log {:?} is no filter: {e}", cli.log))?;
     tracing_subscriber::registry()
         .with(filter)
-        .with(tracing_subscriber::fmt::layer().with_writer(std::io::stderr))
+        .with(
+            tracing_subscriber::fmt::layer()
+                .with_ansi(std::io::stderr().is_terminal())
+                .with_writer(std::io::stderr),
+        )
         .init();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

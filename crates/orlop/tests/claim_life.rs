@@ -4,7 +4,7 @@ mod support;
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use support::Machine;
+use support::{Machine, life};
 
 fn examples() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -125,14 +125,11 @@ fn several_nodes_share_one_machine() {
     let nodes = machine.kubectl(&["get", "nodes", "-o", "name"]);
     assert_eq!(nodes.lines().count(), 3, "{nodes}");
     for n in 1..=3 {
-        machine.apply(&format!(
-            "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: c{n}}}, spec: {{\
-             accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 32Mi}}}}}}}}\n---\n\
-             {{apiVersion: v1, kind: Pod, metadata: {{name: p{n}}}, spec: {{\
-             terminationGracePeriodSeconds: 0, nodeSelector: {{kubernetes.io/hostname: node-{n}}},\
-             containers: [{{name: c, image: host, command: [sh, -c, 'touch /v/x; exec sleep infinity'],\
-             volumeMounts: [{{name: v, mountPath: /v}}]}}],\
-             volumes: [{{name: v, persistentVolumeClaim: {{claimName: c{n}}}}}]}}}}\n"
+        let selector = format!("kubernetes.io/hostname: node-{n}");
+        machine.apply(&life(
+            &format!("p{n}"),
+            "touch /v/x; exec sleep infinity",
+            &selector,
         ));
     }
     machine.kubectl(&[

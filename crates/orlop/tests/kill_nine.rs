@@ -8,23 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use support::{Machine, PATIENCE};
+use support::{Machine, PATIENCE, life};
 
 const LIVES: u64 = 10;
-
-/// A claim and a pod that says what it finds, then writes; `n` makes them unique.
-fn life(n: u64) -> String {
-    format!(
-        "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: claim-{n}}}, spec: {{\
-         accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 32Mi}}}}}}}}\n---\n\
-         {{apiVersion: v1, kind: Pod, metadata: {{name: pod-{n}}}, spec: {{\
-         terminationGracePeriodSeconds: 0, restartPolicy: Always,\
-         containers: [{{name: c, image: host,\
-         command: [sh, -c, 'echo life-{n} > /v/mark && sync && exec sleep infinity'],\
-         volumeMounts: [{{name: v, mountPath: /v}}]}}],\
-         volumes: [{{name: v, persistentVolumeClaim: {{claimName: claim-{n}}}}}]}}}}\n"
-    )
-}
 
 #[test]
 fn ten_lives_survive_ten_kills_at_random_moments() {
@@ -42,28 +28,29 @@ fn ten_lives_survive_ten_kills_at_random_moments() {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut machine = Machine::up(&[]);
     for n in 0..LIVES {
-        machine.apply(&life(n));
+        let name = format!("life-{n}");
+        let script = format!("echo {name} > /v/mark && sync && exec sleep infinity");
+        machine.apply(&life(&name, &script, ""));
         // On the way up, on the way down, or somewhere between.
         let going_down = random.bool();
         if going_down {
-            let (claim, pod) = (format!("pvc/claim-{n}"), format!("pod/pod-{n}"));
+            let (claim, pod) = (format!("pvc/{name}"), format!("pod/{name}"));
             machine.kubectl(&["wait", "--for=condition=Ready", &pod, "--timeout=60s"]);
             machine.kubectl(&["delete", "--wait=false", &pod, &claim]);
         }
         thread::sleep(Duration::from_millis(random.u64(0..250)));
         machine.crash();
         machine.start();
-        let (claim, pod) = (format!("claim-{n}"), format!("pod-{n}"));
         if going_down {
             // The deletion was acknowledged: it holds.
-            machine.wait_none_of("pod", &pod);
-            machine.wait_none_of("pvc", &claim);
+            machine.wait_none_of("pod", &name);
+            machine.wait_none_of("pvc", &name);
         } else {
             // The creation was acknowledged: it holds.
             machine.kubectl(&[
                 "wait",
                 "--for=condition=Ready",
-                &format!("pod/{pod}"),
+                &format!("pod/{name}"),
                 "--timeout=60s",
             ]);
         }

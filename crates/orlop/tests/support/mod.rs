@@ -47,6 +47,36 @@ macro_rules! needs_a_machine {
     };
 }
 
+/// A claim, and a pod on it that runs a script with the volume at `/v`.
+pub fn life(name: &str, script: &str, node_selector: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: {name}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {{requests: {{storage: 32Mi}}}}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {name}
+spec:
+  terminationGracePeriodSeconds: 0
+  nodeSelector: {{{node_selector}}}
+  containers:
+    - name: main
+      image: host
+      command: [sh, -c, '{script}']
+      volumeMounts: [{{name: v, mountPath: /v}}]
+  volumes:
+    - name: v
+      persistentVolumeClaim: {{claimName: {name}}}
+"
+    )
+}
+
 /// A data folder and, most of the time, an `orlop up` on it.
 pub struct Machine {
     folder: tempfile::TempDir,
