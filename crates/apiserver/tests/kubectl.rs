@@ -1,5 +1,7 @@
 //! The API over HTTPS, as an unmodified kubectl sees it.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::{Arc, Mutex};

@@ -186,7 +186,14 @@ impl Api {
             path
         };
         match path {
-            "/healthz" | "/livez" | "/readyz" => Ok(reply::text(StatusCode::OK, "ok")),
+            "/healthz" | "/livez" => Ok(reply::text(StatusCode::OK, "ok")),
+            "/readyz" => Ok(match self.registry.store.failure() {
+                None => reply::text(StatusCode::OK, "ok"),
+                Some(why) => {
+                    let why = format!("the store can't be written: {why}");
+                    reply::text(StatusCode::INTERNAL_SERVER_ERROR, why)
+                }
+            }),
             "/metrics" => {
                 let text = self.metrics.text(&self.registry.store);
                 Ok(reply::text(StatusCode::OK, text))

@@ -105,8 +105,17 @@ impl Disk {
             }
             Err(other) => return Err(database_failed(other.into())),
         };
+        Self::read(database, path)
+    }
+
+    /// Reads all of a database.
+    pub(super) fn read(database: Database, path: &Path) -> Result<(Self, State), OpenError> {
+        let failed = |source: redb::Error| OpenError::Database {
+            path: path.to_owned(),
+            source,
+        };
         let disk = Self { database };
-        if let Some(found) = disk.prepare().map_err(database_failed)? {
+        if let Some(found) = disk.prepare().map_err(failed)? {
             return Err(OpenError::Format {
                 path: path.to_owned(),
                 found,

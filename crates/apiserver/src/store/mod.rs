@@ -15,7 +15,7 @@ mod tests;
 mod writer;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -71,6 +71,8 @@ enum Backend {
     Disk {
         queue: Mutex<Option<mpsc::Sender<writer::Queued>>>,
         thread: Mutex<Option<JoinHandle<()>>>,
+        /// Set once, by the writer, when a commit failed.
+        broken: Arc<OnceLock<Arc<str>>>,
     },
 }
 
@@ -84,23 +86,39 @@ impl Store {
             }),
             Storage::Disk(path) => {
                 let (disk, state) = disk::Disk::open(path)?;
-                let state = Arc::new(RwLock::new(state));
-                let (queue, thread) =
-                    writer::start(disk, Arc::clone(&state)).map_err(|source| {
-                        OpenError::Create {
-                            path: path.clone(),
-                            source,
-                        }
-                    })?;
-                let backend = Backend::Disk {
-                    queue: Mutex::new(Some(queue)),
-                    thread: Mutex::new(Some(thread)),
-                };
-                Ok(Self {
-                    state,
-                    backend: Arc::new(backend),
+                Self::on(disk, state).map_err(|source| OpenError::Create {
+                    path: path.clone(),
+                    source,
                 })
             }
+        }
+    }
+
+    /// A store on a disk that was read already.
+    fn on(disk: disk::Disk, state: State) -> std::io::Result<Self> {
+        let state = Arc::new(RwLock::new(state));
+        let broken = Arc::new(OnceLock::new());
+        let shared = writer::Shared {
+            state: Arc::clone(&state),
+            broken: Arc::clone(&broken),
+        };
+        let (queue, thread) = writer::start(disk, shared)?;
+        let backend = Backend::Disk {
+            queue: Mutex::new(Some(queue)),
+            thread: Mutex::new(Some(thread)),
+            broken,
+        };
+        Ok(Self {
+            state,
+            backend: Arc::new(backend),
+        })
+    }
+
+    /// Why writes fail, if they do.
+    pub fn failure(&self) -> Option<Arc<str>> {
+        match &*self.backend {
+            Backend::Memory => None,
+            Backend::Disk { broken, .. } => broken.get().cloned(),
         }
     }
 
@@ -155,7 +173,7 @@ impl Store {
 
     /// Writes what is queued and closes the file. Later writes fail, reads go on.
     pub async fn close(&self) {
-        let Backend::Disk { queue, thread } = &*self.backend else {
+        let Backend::Disk { queue, thread, .. } = &*self.backend else {
             return;
         };
         queue.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -170,7 +188,7 @@ impl Store {
 impl Drop for Backend {
     /// Waits for the writer, so that the file is free once the last handle is gone.
     fn drop(&mut self) {
-        if let Self::Disk { queue, thread } = self {
+        if let Self::Disk { queue, thread, .. } = self {
             queue
                 .get_mut()
                 .unwrap_or_else(PoisonError::into_inner)

@@ -408,3 +408,163 @@ async fn owners_know_their_dependents() {
         .unwrap();
     assert_eq!(store.read().dependents("boss").count(), 0);
 }
+
+/// A medium that stops taking writes when told to.
+#[derive(Debug, Default)]
+struct Failing {
+    memory: redb::backends::InMemoryBackend,
+    fails: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Failing {
+    fn check(&self) -> std::io::Result<()> {
+        if self.fails.load(std::sync::atomic::Ordering::SeqCst) {
+            return Err(std::io::Error::other("no space left"));
+        }
+        Ok(())
+    }
+}
+
+impl redb::StorageBackend for Failing {
+    fn len(&self) -> std::io::Result<u64> {
+        self.memory.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        self.memory.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> std::io::Result<()> {
+        self.check()?;
+        self.memory.set_len(len)
+    }
+
+    fn sync_data(&self) -> std::io::Result<()> {
+        self.check()?;
+        self.memory.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        self.check()?;
+        self.memory.write(offset, data)
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_may_not_be_durable_is_never_shown_nor_followed() {
+    let medium = Failing::default();
+    let fails = Arc::clone(&medium.fails);
+    let database = redb::Database::builder()
+        .create_with_backend(medium)
+        .unwrap();
+    let (disk, state) = disk::Disk::read(database, std::path::Path::new("memory")).unwrap();
+    let store = Store::on(disk, state).unwrap();
+    store.write(create("a")).await.unwrap();
+    let (before, revision) = (contents(&store), store.read().revision());
+    assert_eq!(store.failure(), None);
+    fails.store(true, std::sync::atomic::Ordering::SeqCst);
+    assert!(matches!(
+        store.write(create("b")).await,
+        Err(WriteError::Broken(_))
+    ));
+    fails.store(false, std::sync::atomic::Ordering::SeqCst);
+    assert!(matches!(
+        store.write(create("c")).await,
+        Err(WriteError::Broken(_))
+    ));
+    assert_eq!(contents(&store), before);
+    assert_eq!(store.read().revision(), revision);
+    assert!(store.failure().is_some());
+}
+
+/// The name under which the test below starts itself as the process that is killed.
+const VICTIM: &str = "ORLOP_STORE_VICTIM";
+
+#[test]
+fn acknowledged_writes_survive_kill_nine() {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
+
+    if let Ok(path) = std::env::var(VICTIM) {
+        return write_until_killed(path.into());
+    }
+    let fixture = Fixture::new();
+    let Storage::Disk(path) = fixture.storage() else {
+        unreachable!()
+    };
+    let mut acknowledged = BTreeMap::new();
+    for acknowledgements in [1, 7, 50] {
+        let mut victim = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "store::tests::acknowledged_writes_survive_kill_nine",
+                "--nocapture",
+            ])
+            .env(VICTIM, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
+        let mut seen = 0;
+        while seen < acknowledgements {
+            let line = lines.next().expect("the victim ended by itself").unwrap();
+            if let Some((name, revision)) = line
+                .strip_prefix("ack ")
+                .and_then(|ack| ack.split_once(' '))
+            {
+                acknowledged.insert(name.to_owned(), revision.parse::<u64>().unwrap());
+                seen += 1;
+            }
+        }
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        // What was acknowledged between the last line read and the kill counts too.
+        for line in lines.map_while(Result::ok) {
+            if let Some((name, revision)) = line
+                .strip_prefix("ack ")
+                .and_then(|ack| ack.split_once(' '))
+                && let Ok(revision) = revision.parse()
+            {
+                acknowledged.insert(name.to_owned(), revision);
+            }
+        }
+        let store = fixture.open();
+        let found = contents(&store);
+        for (name, revision) in &acknowledged {
+            assert_eq!(
+                found.get(name).map(|(found, _)| found),
+                Some(revision),
+                "{name}"
+            );
+        }
+        assert!(store.read().revision() >= acknowledged.values().copied().max().unwrap());
+    }
+}
+
+/// Writes with several tasks and says what was acknowledged, until the parent kills it.
+fn write_until_killed(path: PathBuf) {
+    use std::io::Write as _;
+
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let store = Store::open(&Storage::Disk(path)).unwrap();
+        let writers = (0..4).map(|writer| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                // Bounded, in case the parent dies first.
+                for at in 0..100_000 {
+                    let name = format!("{}-{writer}-{at}", std::process::id());
+                    let made = store.write(create(&name)).await.unwrap();
+                    let line = format!("ack {name} {}\n", made.revision);
+                    std::io::stdout().write_all(line.as_bytes()).unwrap();
+                }
+            })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await.unwrap();
+        }
+    });
+}

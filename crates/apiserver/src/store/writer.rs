@@ -4,7 +4,7 @@
 //! While a group waits for the medium, the next one gathers in the queue: the more load,
 //! the more writes share one flush. The thread never waits for a reader.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
@@ -26,38 +26,45 @@ pub(super) struct Queued {
     pub(super) answer: oneshot::Sender<Answer>,
 }
 
+/// What the writer shares with the readers.
+pub(super) struct Shared {
+    pub(super) state: Arc<RwLock<State>>,
+    /// Why nothing can be written any more. After a failed commit nobody knows what is on
+    /// the medium, so no later write may claim to follow it. Reads go on; a restart reads
+    /// the truth from the file.
+    pub(super) broken: Arc<OnceLock<Arc<str>>>,
+}
+
 /// Starts the writer's thread, which ends when all senders are gone and the queue is empty.
 pub(super) fn start(
     disk: Disk,
-    state: Arc<RwLock<State>>,
+    shared: Shared,
 ) -> std::io::Result<(mpsc::Sender<Queued>, JoinHandle<()>)> {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let thread = std::thread::Builder::new()
         .name("store-writer".to_owned())
-        .spawn(move || run(&disk, &state, receiver))?;
+        .spawn(move || run(&disk, &shared, receiver))?;
     Ok((sender, thread))
 }
 
-fn run(disk: &Disk, state: &RwLock<State>, mut queue: mpsc::Receiver<Queued>) {
+fn run(disk: &Disk, shared: &Shared, mut queue: mpsc::Receiver<Queued>) {
+    let Shared { state, broken } = shared;
     let mut group = Vec::new();
-    // After a failed commit nobody knows what is on the medium, so no later write may
-    // claim to follow it. Reads go on; a restart reads the truth from the file.
-    let mut broken: Option<Arc<str>> = None;
     while queue.blocking_recv_many(&mut group, GROUP) > 0 {
         let mut answers: Vec<(oneshot::Sender<Answer>, Answer)> = Vec::with_capacity(group.len());
-        let mut batch = {
+        let batch = {
             let state = state.read().unwrap_or_else(PoisonError::into_inner);
             let mut batch = Batch::on(&state);
             for Queued { write, answer } in group.drain(..) {
-                let staged = match &broken {
+                let staged = match broken.get() {
                     Some(why) => Err(WriteError::Broken(Arc::clone(why))),
                     None => batch.stage(&state, write),
                 };
                 answers.push((answer, staged));
             }
-            Some(batch)
+            batch
         };
-        if let Some(batch) = batch.take_if(|batch| !batch.events().is_empty()) {
+        if !batch.events().is_empty() {
             match disk.commit(&batch) {
                 Ok(()) => state
                     .write()
@@ -65,11 +72,10 @@ fn run(disk: &Disk, state: &RwLock<State>, mut queue: mpsc::Receiver<Queued>) {
                     .apply(batch),
                 Err(error) => {
                     tracing::error!(%error, "the store could not be written; restart to go on");
-                    let why: Arc<str> = error.to_string().into();
+                    let why = broken.get_or_init(|| error.to_string().into());
                     for (_, staged) in answers.iter_mut().filter(|(_, staged)| staged.is_ok()) {
-                        *staged = Err(WriteError::Broken(Arc::clone(&why)));
+                        *staged = Err(WriteError::Broken(Arc::clone(why)));
                     }
-                    broken = Some(why);
                 }
             }
         }
