@@ -292,6 +292,3 @@ fn feed_volumes(
             }
         });
 }
-
-#[cfg(test)]
-mod tests;
