@@ -12,6 +12,48 @@ use support::{Machine, PATIENCE, life};
 
 const LIVES: u64 = 10;
 
+/// Has a pod write a line into the ledger, and its end acknowledged: the line must never be lost.
+fn book(machine: &Machine, n: u64) {
+    machine.apply(&format!(
+        "apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: ledger
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {{requests: {{storage: 32Mi}}}}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: clerk-{n}
+spec:
+  restartPolicy: Never
+  containers:
+    - name: main
+      image: host
+      command: [sh, -c, 'echo {n} >> /v/ledger && sync && cat /v/ledger']
+      volumeMounts: [{{name: v, mountPath: /v}}]
+  volumes:
+    - name: v
+      persistentVolumeClaim: {{claimName: ledger}}
+"
+    ));
+    let pod = format!("pod/clerk-{n}");
+    machine.kubectl(&[
+        "wait",
+        "--for=jsonpath={.status.phase}=Succeeded",
+        &pod,
+        "--timeout=60s",
+    ]);
+    let lines: String = (0..=n).map(|n| format!("{n}\n")).collect();
+    assert_eq!(
+        machine.kubectl(&["logs", &pod]),
+        lines,
+        "every acknowledged line is there"
+    );
+}
+
 #[test]
 fn ten_lives_survive_ten_kills_at_random_moments() {
     needs_a_machine!();
@@ -30,6 +72,7 @@ fn ten_lives_survive_ten_kills_at_random_moments() {
     for n in 0..LIVES {
         let name = format!("life-{n}");
         let script = format!("echo {name} > /v/mark && sync && exec sleep infinity");
+        book(&machine, n);
         machine.apply(&life(&name, &script, ""));
         // On the way up, on the way down, or somewhere between.
         let going_down = random.bool();

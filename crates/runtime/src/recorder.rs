@@ -93,14 +93,6 @@ impl Recorder {
         message: impl Into<String>,
     ) {
         let message: String = message.into().chars().take(1024).collect();
-        info!(
-            kind = about.kind,
-            object = %about.key(),
-            reason,
-            message,
-            warning = type_ == EventType::Warning,
-            "event"
-        );
         // The version would make each repetition a different event.
         about.resource_version.clear();
         let said = Said {
@@ -150,6 +142,14 @@ impl Writer {
             }
             None => None,
         };
+        info!(
+            kind = said.about.kind,
+            object = %said.about.key(),
+            reason = said.reason,
+            warning = said.type_ == EventType::Warning,
+            "event: {}",
+            said.message,
+        );
         let written = match repeated {
             Some((key, count)) => {
                 let patch = Patch::Merge(json!({"count": count, "lastTimestamp": seconds(now)}));

@@ -34,6 +34,8 @@ use crate::{demo::millis, life::Chronicle, logs::Logs};
 
 /// How long each part may take to come up.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a driver may take to answer.
+const DRIVER_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a pod may take to end when everything stops.
 const LAST_GRACE: Duration = Duration::from_secs(10);
 /// The class of the built-in driver.
@@ -122,6 +124,7 @@ impl System {
                 (driver, None, LOCAL_CLASS.to_owned())
             }
             Some(endpoint) => {
+                tell("driver", &format!("waiting for {endpoint}"));
                 let info = meet(&Driver::connect(&endpoint)?, &endpoint).await?;
                 let class = info.name.clone();
                 (endpoint.clone(), Some(endpoint), class)
@@ -320,13 +323,13 @@ async fn meet(driver: &Driver, endpoint: &str) -> Result<Arc<DriverInfo>> {
         driver.probe_until_ready().await?;
         driver.info().await
     };
-    timeout(PATIENCE, ready)
+    timeout(DRIVER_PATIENCE, ready)
         .await
         .ok()
         .with_context(|| {
             format!(
                 "no CSI driver answered at {endpoint} within {} s: start it, or check the path",
-                PATIENCE.as_secs()
+                DRIVER_PATIENCE.as_secs()
             )
         })?
         .with_context(|| format!("the CSI driver at {endpoint} does not say who it is"))
