@@ -261,6 +261,8 @@ impl Cluster {
             .method(method)
             .uri(&call.path)
             .header(http::header::ACCEPT, "application/json")
+            // The server records it as the manager of the fields that we write.
+            .header(http::header::USER_AGENT, concat!("orlop/", env!("CARGO_PKG_VERSION")))
             // The client in the middle can't undo gzip member by member, as watches send it.
             .header(http::header::ACCEPT_ENCODING, "identity");
         if !call.content_type.is_empty() {
