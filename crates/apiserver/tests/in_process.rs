@@ -764,6 +764,27 @@ async fn an_event_is_one_object_under_both_groups() {
     assert_eq!(old.get("e").await.unwrap().message.as_deref(), Some("bye"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_event_is_forgotten_an_hour_after_it_was_last_seen() {
+    let start = tokio::time::Instant::now();
+    let mut config = Config::new(Storage::Memory);
+    config.clock = orlop_apiserver::Clock::new(move || {
+        let passed = jiff::SignedDuration::try_from(start.elapsed()).unwrap();
+        jiff::Timestamp::UNIX_EPOCH + passed
+    });
+    let server = ApiServer::open(config).await.unwrap();
+    let events: Api<Event> = Api::default_namespaced(Client::new(server.service(), "default"));
+    create(
+        &events,
+        &of(json!({ "metadata": { "name": "e" }, "involvedObject": {} })),
+    )
+    .await;
+    tokio::time::sleep(Duration::from_mins(59)).await;
+    assert!(events.get_opt("e").await.unwrap().is_some());
+    tokio::time::sleep(Duration::from_mins(12)).await;
+    assert!(events.get_opt("e").await.unwrap().is_none());
+}
+
 #[tokio::test]
 async fn server_side_apply_creates_and_changes() {
     let cluster = cluster().await;

@@ -5,14 +5,15 @@
 //! events and starts from all objects, so a crash at any point is made up for at the next
 //! start. It must never delete what still has an owner that is present.
 
+mod events;
+mod namespaces;
 mod owners;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::owners::{Owner, Verdict};
 use crate::kinds::{self, KindInfo};
@@ -23,8 +24,6 @@ use crate::registry::{
 use crate::schema::FieldValidation;
 use crate::store::{Event, Key, State, Stored};
 
-/// How long an event is kept after it was last seen.
-const EVENT_LIFE: SignedDuration = SignedDuration::from_hours(1);
 /// How often old events are looked for.
 const EVENT_SWEEP: Duration = Duration::from_mins(10);
 
@@ -59,7 +58,7 @@ pub(crate) async fn run(registry: Registry) {
         tokio::select! {
             biased;
             changed = revisions.changed() => if changed.is_err() { return },
-            _ = sweep.tick() => forget_old_events(&registry).await,
+            _ = sweep.tick() => events::forget_old(&registry).await,
         }
     }
 }
@@ -169,7 +168,7 @@ fn owner_key(dependent: &Key, reference: &Value) -> Option<(Key, &'static KindIn
 
 async fn carry_out(registry: &Registry, task: &Task) -> Result<(), Refusal> {
     let outcome = match task {
-        Task::Namespace(name) => namespace(registry, name).await,
+        Task::Namespace(name) => namespaces::tend(registry, name).await,
         Task::Dependent(key) => dependent(registry, key).await,
         Task::Owner(key) => owner(registry, key).await,
     };
@@ -323,120 +322,4 @@ async fn drop_finalizer(
         Ok(freed)
     };
     registry.change(target, Part::Main, &options(), edit).await
-}
-
-/// Gives a new namespace its service account; empties one that is being deleted, pods
-/// first, and lets it go once it is empty.
-async fn namespace(registry: &Registry, name: &str) -> Result<(), Refusal> {
-    let Some(namespace) = registry.store.get(&Key::new("namespaces", "", name)) else {
-        return Ok(());
-    };
-    if !namespace.meta.deleting {
-        return ensure_service_account(registry, name).await;
-    }
-    let contents: Vec<(Target, Arc<Stored>)> = {
-        let state = registry.store.read();
-        let kinds = kinds::all().iter().filter(|kind| {
-            // Events of the other group are the same objects.
-            kind.namespaced && resource_of(kind) == kind.resource()
-        });
-        let of_kind = |kind: &'static KindInfo| {
-            let resource = kind.resource();
-            let objects = state
-                .list(&resource, Some(name))
-                .map(move |(_, object, stored)| {
-                    let (namespace, name) = (name.to_owned(), object.to_string());
-                    (
-                        Target {
-                            kind,
-                            namespace,
-                            name,
-                        },
-                        Arc::clone(stored),
-                    )
-                });
-            objects.collect::<Vec<_>>()
-        };
-        kinds.flat_map(of_kind).collect()
-    };
-    let pods = contents.iter().any(|(target, _)| target.kind.kind == "Pod");
-    for (target, stored) in &contents {
-        if (pods && target.kind.kind != "Pod") || stored.meta.deleting {
-            continue;
-        }
-        match registry.delete(target, &exactly(stored)).await {
-            Err(refusal) if !matches!(refusal.reason, "NotFound" | "Conflict") => {
-                return Err(refusal);
-            }
-            _ => {}
-        }
-    }
-    if !contents.is_empty() {
-        // The deletions bring events, which bring this task back.
-        return Ok(());
-    }
-    let target = Target {
-        kind: kinds::find("", "v1", "namespaces").ok_or_else(Refusal::no_such_path)?,
-        namespace: String::new(),
-        name: name.to_owned(),
-    };
-    let edit = |current: &Value| {
-        let mut freed = current.clone();
-        if let Some(all) = freed["spec"]["finalizers"].as_array_mut() {
-            all.retain(|one| one != "kubernetes");
-        }
-        Ok(freed)
-    };
-    registry
-        .change(&target, Part::Finalize, &options(), edit)
-        .await
-}
-
-async fn ensure_service_account(registry: &Registry, namespace: &str) -> Result<(), Refusal> {
-    if registry
-        .store
-        .get(&Key::new("serviceaccounts", namespace, "default"))
-        .is_some()
-    {
-        return Ok(());
-    }
-    let kind = kinds::find("", "v1", "serviceaccounts").ok_or_else(Refusal::no_such_path)?;
-    let account = json!({ "metadata": { "name": "default" } });
-    match registry.create(kind, namespace, account, &options()).await {
-        Err(refusal) if !matches!(refusal.reason, "AlreadyExists" | "Forbidden") => Err(refusal),
-        _ => Ok(()),
-    }
-}
-
-/// Events are for people who look soon; nobody deletes them.
-async fn forget_old_events(registry: &Registry) {
-    let now = registry.clock.now();
-    let old: Vec<(Key, Arc<Stored>)> = {
-        let state = registry.store.read();
-        let events = state.list("events", None).map(|(namespace, name, event)| {
-            (Key::new("events", namespace, name), Arc::clone(event))
-        });
-        events
-            .filter(|(_, event)| now.duration_since(last_seen(&event.value())) > EVENT_LIFE)
-            .collect()
-    };
-    for (key, event) in old {
-        let Some(target) = target(&key) else { continue };
-        if let Err(refusal) = registry.delete(&target, &exactly(&event)).await {
-            tracing::debug!(%refusal, "could not forget an event");
-        }
-    }
-}
-
-fn last_seen(event: &Value) -> Timestamp {
-    [
-        "/lastTimestamp",
-        "/series/lastObservedTime",
-        "/eventTime",
-        "/metadata/creationTimestamp",
-    ]
-    .iter()
-    .filter_map(|pointer| text(event, pointer).parse().ok())
-    .max()
-    .unwrap_or(Timestamp::MIN)
 }

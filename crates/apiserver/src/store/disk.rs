@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use super::Key;
+use super::batch::Batch;
 use super::object::{MalformedObject, Stored};
-use super::state::{Batch, State};
+use super::state::State;
 
 /// The format this program writes. A reader refuses any other.
 const FORMAT: u64 = 1;

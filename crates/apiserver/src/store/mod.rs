@@ -5,6 +5,7 @@
 //! see durable writes only. It must never know what a kind means, and never wait for a
 //! reader.
 
+mod batch;
 mod disk;
 mod feed;
 mod key;
@@ -20,11 +21,12 @@ use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub use batch::{Change, Expect, Write};
 pub use disk::OpenError;
 pub use feed::{Feed, Scope};
 pub use key::Key;
 pub use object::{Draft, MalformedObject, Meta, Stored};
-pub use state::{Change, Event, Expect, Expired, State, Write};
+pub use state::{Event, Expired, State};
 
 /// Where objects are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,7 +131,7 @@ impl Store {
         match &*self.backend {
             Backend::Memory => {
                 let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-                let mut batch = state::Batch::on(&state);
+                let mut batch = batch::Batch::on(&state);
                 let object = batch.stage(&state, write)?;
                 state.apply(batch);
                 Ok(object)

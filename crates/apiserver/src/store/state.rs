@@ -1,16 +1,16 @@
 //! The current objects and the recent events, in memory. No I/O and no waiting.
 //!
-//! A [`Batch`] stages writes on top of a [`State`] without touching it; once the batch is
-//! durable, [`State::apply`] makes all of it visible at once. Readers therefore see
-//! commits only, in the order of their revisions.
+//! [`State::apply`] makes a batch visible at once, after it has become durable. Readers
+//! therefore see commits only, in the order of their revisions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::object::{Draft, Stored};
-use super::{Key, WriteError};
+use super::Key;
+use super::batch::Batch;
+use super::object::Stored;
 
 /// How many events of one resource are kept for watches to resume from.
 const WINDOW_EVENTS: usize = 10_000;
@@ -37,38 +37,6 @@ impl Event {
     pub fn revision(&self) -> u64 {
         self.object.revision
     }
-}
-
-/// One write to one object.
-#[derive(Debug)]
-pub struct Write {
-    /// The object.
-    pub key: Key,
-    /// What to do with it.
-    pub change: Change,
-    /// What must be true of the object for the write to happen.
-    pub expect: Expect,
-    /// Another object that must exist and must not be on its way out: the namespace of an
-    /// object that is created.
-    pub requires: Option<Key>,
-}
-
-/// What a write does.
-#[derive(Debug)]
-pub enum Change {
-    /// Stores this version.
-    Put(Draft),
-    /// Removes the object.
-    Delete,
-}
-
-/// What a write expects of the object it changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expect {
-    /// There is no such object.
-    Absent,
-    /// The object is at exactly this revision.
-    Revision(u64),
 }
 
 /// Everything readers can see.
@@ -343,85 +311,6 @@ impl Window {
             };
             self.bytes -= oldest.object.json.len();
             self.forgotten = oldest.revision();
-        }
-    }
-}
-
-/// Writes staged on top of a state, not yet visible.
-#[derive(Debug)]
-pub(super) struct Batch {
-    revision: u64,
-    overlay: BTreeMap<Key, Option<Arc<Stored>>>,
-    touched: BTreeSet<Arc<str>>,
-    events: Vec<Arc<Event>>,
-}
-
-impl Batch {
-    pub(super) fn on(state: &State) -> Self {
-        let revision = state.revision;
-        Self {
-            revision,
-            overlay: BTreeMap::new(),
-            touched: BTreeSet::new(),
-            events: Vec::new(),
-        }
-    }
-
-    /// Checks a write against the state and what was staged before it, and stages it.
-    pub(super) fn stage(&mut self, state: &State, write: Write) -> Result<Arc<Stored>, WriteError> {
-        let Write {
-            key,
-            change,
-            expect,
-            requires,
-        } = write;
-        if let Some(required) = requires
-            && self
-                .look(state, &required)
-                .is_none_or(|object| object.meta.deleting)
-        {
-            return Err(WriteError::Required(required));
-        }
-        let before = self.look(state, &key).cloned();
-        match (expect, &before) {
-            (Expect::Absent, Some(_)) => return Err(WriteError::Exists(key)),
-            (Expect::Revision(_), None) => return Err(WriteError::Gone(key)),
-            (Expect::Revision(wanted), Some(found)) if wanted != found.revision => {
-                return Err(WriteError::Changed(key));
-            }
-            (Expect::Absent, None) | (Expect::Revision(_), Some(_)) => {}
-        }
-        let revision = self.revision + 1;
-        let (object, deleted) = match (change, &before) {
-            (Change::Put(draft), _) => (Arc::new(draft.at(revision)), false),
-            (Change::Delete, Some(before)) => (Arc::new(before.at(revision)), true),
-            (Change::Delete, None) => return Err(WriteError::Gone(key)),
-        };
-        self.revision = revision;
-        self.overlay
-            .insert(key.clone(), (!deleted).then(|| Arc::clone(&object)));
-        self.touched.insert(Arc::clone(&key.resource));
-        self.events.push(Arc::new(Event {
-            key,
-            object: Arc::clone(&object),
-            before,
-            deleted,
-        }));
-        Ok(object)
-    }
-
-    pub(super) fn revision(&self) -> u64 {
-        self.revision
-    }
-
-    pub(super) fn events(&self) -> &[Arc<Event>] {
-        &self.events
-    }
-
-    fn look<'a>(&'a self, state: &'a State, key: &Key) -> Option<&'a Arc<Stored>> {
-        match self.overlay.get(key) {
-            Some(staged) => staged.as_ref(),
-            None => state.get(key),
         }
     }
 }

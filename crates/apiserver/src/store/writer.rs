@@ -10,9 +10,10 @@ use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::WriteError;
+use super::batch::{Batch, Write};
 use super::disk::Disk;
 use super::object::Stored;
-use super::state::{Batch, State, Write};
+use super::state::State;
 
 /// The most writes that share one flush; bounds the latency of the first of them.
 const GROUP: usize = 512;
