@@ -37,6 +37,9 @@ pub struct PodSpec {
     /// Who places it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub scheduler_name: String,
+    /// What must happen before it may be placed; only whether there is any matters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scheduling_gates: Vec<serde_json::Value>,
     /// Labels that the node must have.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,

@@ -91,6 +91,7 @@ pub fn is_ours(pod: &Pod) -> bool {
     !pod.is_placed()
         && !pod.is_finished()
         && !pod.metadata.is_deleting()
+        && pod.spec.scheduling_gates.is_empty()
         && matches!(pod.spec.scheduler_name.as_str(), "" | NAME)
 }
 

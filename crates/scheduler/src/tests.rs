@@ -216,7 +216,8 @@ fn a_pod_goes_where_the_fewest_pods_are() {
 
 #[test]
 fn pods_of_others_and_finished_or_going_ones_are_left_alone() {
-    let changes: [fn(&mut Pod); 4] = [
+    let changes: [fn(&mut Pod); 5] = [
+        |p| p.spec.scheduling_gates = vec![json!({"name": "later"})],
         |p| p.spec.scheduler_name = "another".into(),
         |p| p.spec.node_name = "n1".into(),
         |p| p.status.phase = Some(orlop_model::PodPhase::Failed),

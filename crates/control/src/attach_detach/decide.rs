@@ -1,6 +1,6 @@
 //! The difference between wanted and standing, as steps.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use orlop_model::{
     Kind, Node, Pod, Volume, VolumeAttachment, access, meta::Key, node::AttachedVolume,
@@ -49,7 +49,7 @@ pub fn decide_volume(view: &VolumeView) -> Vec<(String, Verdict)> {
     let mut nodes: Vec<&String> = view.wishes.keys().collect();
     // Of several nodes, the one whose pod has waited longest.
     nodes.sort_by_key(|node| (view.wishes[*node].iter().map(age).min(), (*node).clone()));
-    let mut holders: Vec<&str> = view
+    let mut holders: BTreeSet<&str> = view
         .attachments
         .iter()
         .map(|a| a.spec.node_name.as_str())
@@ -68,7 +68,7 @@ pub fn decide_volume(view: &VolumeView) -> Vec<(String, Verdict)> {
                 users: users_on(&view.wishes, &others),
             },
             None => {
-                holders.push(node);
+                holders.insert(node);
                 Verdict::Attach
             }
         };

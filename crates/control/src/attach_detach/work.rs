@@ -256,6 +256,8 @@ impl AttachDetach {
         }
         // Also those to the same storage, made when its object had another name.
         attachments.extend(wishes.keys().filter_map(named));
+        attachments.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        attachments.dedup_by(|a, b| a.metadata.name == b.metadata.name);
         let driver = self.drivers.named(&csi.driver);
         let view = VolumeView {
             attachable: driver.is_none_or(|d| d.attach_required()),

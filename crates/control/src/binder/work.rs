@@ -201,15 +201,17 @@ impl Binder {
     ) -> claim::View {
         let key = claim.key().to_string();
         let open = claim.spec.volume_name.is_empty() && !claim.bind_completed();
+        let class = claim.class().and_then(|name| self.classes.named(name));
         let (mut candidates, mut unplaced_pods) = (Vec::new(), Vec::new());
         if open {
-            let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
             candidates = self.claimed_volumes.get(&key);
-            let free = self.free_volumes.get(claim.class().unwrap_or_default());
-            candidates.extend(
-                free.into_iter()
-                    .filter(|v| !promised.contains(&v.metadata.name)),
-            );
+            // For a late claim it is the scheduler who looks among the free ones.
+            if class.as_ref().is_none_or(|c| !c.waits_for_consumer()) {
+                let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut free = self.free_volumes.get(claim.class().unwrap_or_default());
+                free.retain(|v| !promised.contains(&v.metadata.name));
+                candidates.extend(free);
+            }
             let pods = self.pods_by_claim.get(&key);
             let waiting = pods.iter().filter(|p| !p.is_placed() && !p.is_finished());
             unplaced_pods = waiting.map(|p| p.metadata.name.clone()).collect();
@@ -220,7 +222,7 @@ impl Binder {
         claim::View {
             named,
             candidates,
-            class: claim.class().and_then(|name| self.classes.named(name)),
+            class,
             default_class: default_name.and_then(|name| self.classes.named(&name)),
             unplaced_pods,
             evidence,
