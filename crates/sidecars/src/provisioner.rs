@@ -18,8 +18,10 @@ use tracing::{info, warn};
 
 mod claims;
 mod decide;
+mod intent;
 mod metrics;
 mod parameters;
+mod places;
 mod reclaim;
 mod request;
 mod topology;
@@ -179,7 +181,7 @@ async fn run(
         volumes: process.cache(),
         places: info
             .serves(PluginService::VolumeAccessibilityConstraints)
-            .then(|| claims::Places {
+            .then(|| places::Places {
                 nodes: process.cache(),
                 csi_nodes: process.cache(),
             }),

@@ -7,22 +7,20 @@ use std::{
 
 use orlop_csi::{
     CallError, Driver, DriverInfo,
-    proto::{self, CreateVolumeRequest, DeleteVolumeRequest},
+    proto::{CreateVolumeRequest, DeleteVolumeRequest},
 };
-use orlop_model::{
-    Claim, CsiNode, Key, Kind, Node, StorageClass, Volume,
-    well_known::{PROVISIONING, PROVISIONING_PLACE, SELECTED_NODE},
-};
-use orlop_runtime::{ApiError, Cache, Cluster, EventType, Outcome, Patch, Recorder};
-use serde_json::json;
+use orlop_model::{Claim, Key, Kind, StorageClass, Volume, well_known::PROVISIONING};
+use orlop_runtime::{ApiError, Cache, Cluster, EventType, Outcome, Recorder};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::{
-    AGAIN, Config, Immediate,
+    AGAIN, Config,
     decide::{self, Intent, Step, Verdict, View},
+    intent::{self, Keep},
+    places::Places,
     request::{Ask, Plan, Refusal},
-    topology::{self, Segment, Spread, Start, TopologyError},
+    topology::TopologyError,
     volume::{self, AnswerError, Made},
 };
 use crate::{
@@ -43,12 +41,6 @@ pub(super) struct Claims {
     pub(super) recorder: Recorder,
     pub(super) config: Config,
     pub(super) plans: Plans,
-}
-
-/// Where nodes are.
-pub(super) struct Places {
-    pub(super) nodes: Cache<Node>,
-    pub(super) csi_nodes: Cache<CsiNode>,
 }
 
 /// The calls whose outcome isn't known, by claim uid: a repetition must carry the same
@@ -100,8 +92,7 @@ impl Claims {
         self.classes.synced().await;
         self.volumes.synced().await;
         if let Some(places) = &self.places {
-            places.nodes.synced().await;
-            places.csi_nodes.synced().await;
+            places.synced().await;
         }
     }
 
@@ -217,7 +208,7 @@ impl Claims {
     ) -> Result<Plan, Unready> {
         let place = match &self.places {
             None => None,
-            Some(places) => self.place(places, claim, class)?,
+            Some(places) => places.requirement(&self.name, &self.config, claim, class)?,
         };
         let ask = Ask {
             driver,
@@ -229,77 +220,9 @@ impl Claims {
         Ok(ask.plan()?)
     }
 
-    fn place(
-        &self,
-        places: &Places,
-        claim: &Claim,
-        class: &StorageClass,
-    ) -> Result<Option<proto::TopologyRequirement>, TopologyError> {
-        let all = || {
-            let nodes = places.nodes.all();
-            let csi: Vec<_> = nodes
-                .iter()
-                .map(|n| places.csi_nodes.named(&n.metadata.name))
-                .collect();
-            let pairs = nodes.iter().zip(&csi).map(|(n, c)| (&**n, c.as_deref()));
-            topology::segments(&self.name, pairs)
-        };
-        let allowed = topology::allowed(class);
-        let (spread, immediate) = (self.config.spread, self.config.immediate);
-        if !class.waits_for_consumer() && claim.selected_node().is_none() {
-            let requisite = match immediate {
-                _ if !allowed.is_empty() => allowed,
-                Immediate::EverywhereTheDriverIs => all(),
-                Immediate::AsTheClassSays => Vec::new(),
-            };
-            return topology::requirement(requisite, &Start::ByName(&claim.metadata.name), spread);
-        }
-        let found = match (claim.selected_node(), recorded_place(claim)) {
-            (Some(node), recorded) => {
-                let (object, csi) = (places.nodes.named(node), places.csi_nodes.named(node));
-                let found =
-                    topology::segment_of(&self.name, node, object.as_deref(), csi.as_deref());
-                match (found, recorded) {
-                    // The node went, or its labels did, after the driver was asked.
-                    (Err(_), Some(recorded)) => Ok(Some(recorded)),
-                    (found, _) => found,
-                }
-            }
-            (None, recorded) => Ok(recorded),
-        };
-        let Some(segment) = found? else {
-            return Ok(None);
-        };
-        let requisite = match spread {
-            _ if !allowed.is_empty() => allowed,
-            Spread::Strict => Vec::new(),
-            Spread::Preferred => all(),
-        };
-        // A place on record may be of a node that is gone.
-        let requisite = if requisite.is_empty() || requisite.contains(&segment) {
-            requisite
-        } else if class.allowed_topologies.is_empty() {
-            vec![segment.clone()]
-        } else {
-            requisite
-        };
-        topology::requirement(requisite, &Start::At(segment), spread)
-    }
-
     /// Puts the intent on the claim; `None` if the claim has changed.
     async fn record_intent(&self, claim: &Claim, plan: &Plan) -> Result<Option<Claim>, ApiError> {
-        let mut finalizers = claim.metadata.finalizers.clone();
-        finalizers.push(PROVISIONING.to_owned());
-        let mut body = json!({"metadata": {"finalizers": finalizers}});
-        let place = plan.request.accessibility_requirements.as_ref();
-        if let Some(first) = place
-            .and_then(|r| r.preferred.first())
-            .filter(|_| claim.selected_node().is_some())
-        {
-            let text = json!(first.segments).to_string();
-            body["metadata"]["annotations"] = json!({PROVISIONING_PLACE: text});
-        }
-        let patch = Patch::merge_on(claim, body);
+        let patch = intent::on(claim, plan);
         match self.cluster.patch::<Claim>(&claim.key(), &patch).await {
             Ok(recorded) => {
                 self.claims.absorb(recorded.clone());
@@ -510,7 +433,7 @@ impl Claims {
     /// Takes the intent off the claim.
     async fn take_off(&self, claim: &Claim, keep: Keep) -> Result<(), ApiError> {
         self.plans.lock().remove(&claim.metadata.uid);
-        let changed = insist(&self.cluster, claim, |now: &Claim| intent_off(now, keep)).await?;
+        let changed = insist(&self.cluster, claim, |now: &Claim| intent::off(now, keep)).await?;
         if let Some(changed) = changed {
             self.claims.absorb(changed);
         }
@@ -542,43 +465,6 @@ impl Claims {
         self.recorder
             .say(claim, EventType::Warning, "ProvisioningCleanupFailed", text);
     }
-}
-
-/// What stays on a claim without the intent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Keep {
-    /// The selected node.
-    Place,
-    /// Not even that: the scheduler shall choose again.
-    Nothing,
-}
-
-fn intent_off(claim: &Claim, keep: Keep) -> Option<Patch> {
-    let meta = &claim.metadata;
-    let rest: Vec<_> = meta
-        .finalizers
-        .iter()
-        .filter(|f| *f != PROVISIONING)
-        .collect();
-    let mut gone = vec![PROVISIONING_PLACE];
-    if keep == Keep::Nothing {
-        gone.push(SELECTED_NODE);
-    }
-    gone.retain(|key| meta.annotations.contains_key(*key));
-    if gone.is_empty() && rest.len() == meta.finalizers.len() {
-        return None;
-    }
-    let mut body = json!({"metadata": {"finalizers": rest}});
-    for key in gone {
-        body["metadata"]["annotations"][key] = serde_json::Value::Null;
-    }
-    Some(Patch::merge_on(claim, body))
-}
-
-/// The place that the driver was asked for, if the claim tells.
-fn recorded_place(claim: &Claim) -> Option<Segment> {
-    let text = claim.metadata.annotation(PROVISIONING_PLACE)?;
-    serde_json::from_str(text).ok()
 }
 
 /// An error and its causes, for an event.

@@ -133,3 +133,26 @@ async fn an_attachment_whose_answers_are_lost_leaves_nothing_behind() {
     })
     .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_leaders_at_once_make_one_volume_and_leave_nothing_behind() {
+    let mut world = World::new().await;
+    world
+        .fake
+        .state()
+        .create
+        .push_back(Mishap::Do(Code::Unavailable));
+    world.start(Fuse::never());
+    let other = world.start_another();
+    world.add_claim("fast").await;
+    world.until_settled().await;
+    assert_eq!(world.fake.state().volumes.len(), 1);
+    world.attach("n1").await;
+    world.until_attached("n1").await;
+    world
+        .delete::<VolumeAttachment>(&Key::cluster("at-n1"))
+        .await;
+    world.delete::<Claim>(&data()).await;
+    world.until_nothing_is_left().await;
+    other.kill();
+}

@@ -65,6 +65,15 @@ impl World {
 
     /// Starts the sidecars, with a fuse in their way to the API server and the driver.
     pub(crate) fn start(&mut self, fuse: Fuse) {
+        self.sidecars = Some((self.launch(&fuse), fuse));
+    }
+
+    /// Starts the sidecars once more, as if the first ones had lost their lease unnoticed.
+    pub(crate) fn start_another(&self) -> Process {
+        self.launch(&Fuse::never())
+    }
+
+    fn launch(&self, fuse: &Fuse) -> Process {
         let service = Fused {
             inner: self.server.service(),
             fuse: fuse.clone(),
@@ -76,7 +85,7 @@ impl World {
             .with_gate(std::sync::Arc::new(fuse.clone()));
         provisioner::start(&process, driver.clone(), self.config.clone());
         attacher::start(&process, driver, attacher::Config::default());
-        self.sidecars = Some((process, fuse));
+        process
     }
 
     pub(crate) fn crash(&mut self) {

@@ -1,4 +1,7 @@
-use orlop_model::ClaimPhase;
+use orlop_model::{
+    ClaimPhase,
+    well_known::{PROVISIONING_PLACE, SELECTED_NODE},
+};
 
 use super::*;
 
@@ -14,13 +17,6 @@ fn claim() -> Claim {
         .map(|(k, v)| (k.to_owned(), v.to_owned()))
         .into();
     claim
-}
-
-fn body(patch: Option<Patch>) -> serde_json::Value {
-    match patch {
-        Some(Patch::Merge(body)) => body,
-        other => panic!("a merge patch, not {other:?}"),
-    }
 }
 
 #[test]
@@ -49,25 +45,4 @@ fn what_matters_wakes_the_claim() {
         change(&mut changed);
         assert!(stirs(&claim(), &changed), "{changed:#?}");
     }
-}
-
-#[test]
-fn taking_the_intent_off_leaves_the_rest_alone() {
-    let off = body(intent_off(&claim(), Keep::Place));
-    let meta = &off["metadata"];
-    assert_eq!(meta["finalizers"], json!(["kubernetes.io/pvc-protection"]));
-    assert_eq!(meta["annotations"], json!({PROVISIONING_PLACE: null}));
-    let rescheduled = body(intent_off(&claim(), Keep::Nothing));
-    assert_eq!(
-        rescheduled["metadata"]["annotations"],
-        json!({PROVISIONING_PLACE: null, SELECTED_NODE: null})
-    );
-}
-
-#[test]
-fn a_claim_without_intent_needs_no_patch() {
-    let mut clean = claim();
-    clean.metadata.finalizers.pop();
-    clean.metadata.annotations.remove(PROVISIONING_PLACE);
-    assert!(intent_off(&clean, Keep::Place).is_none());
 }

@@ -1,0 +1,65 @@
+//! The marks of an intent on a claim: that the driver is asked, and for which place.
+
+use orlop_model::{
+    Claim,
+    well_known::{PROVISIONING, PROVISIONING_PLACE, SELECTED_NODE},
+};
+use orlop_runtime::Patch;
+use serde_json::json;
+
+use super::{request::Plan, topology::Segment};
+
+/// Puts the intent on the very version of the claim that was decided on.
+pub(super) fn on(claim: &Claim, plan: &Plan) -> Patch {
+    let mut finalizers = claim.metadata.finalizers.clone();
+    finalizers.push(PROVISIONING.to_owned());
+    let mut body = json!({"metadata": {"finalizers": finalizers}});
+    let place = plan.request.accessibility_requirements.as_ref();
+    let first = place.and_then(|r| r.preferred.first());
+    if let Some(first) = first.filter(|_| claim.selected_node().is_some()) {
+        let text = json!(first.segments).to_string();
+        body["metadata"]["annotations"] = json!({PROVISIONING_PLACE: text});
+    }
+    Patch::merge_on(claim, body)
+}
+
+/// What stays on a claim without the intent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// The selected node.
+    Place,
+    /// Not even that: the scheduler shall choose again.
+    Nothing,
+}
+
+/// Takes the intent off; `None` if there is none.
+pub(super) fn off(claim: &Claim, keep: Keep) -> Option<Patch> {
+    let meta = &claim.metadata;
+    let rest: Vec<_> = meta
+        .finalizers
+        .iter()
+        .filter(|f| *f != PROVISIONING)
+        .collect();
+    let mut gone = vec![PROVISIONING_PLACE];
+    if keep == Keep::Nothing {
+        gone.push(SELECTED_NODE);
+    }
+    gone.retain(|key| meta.annotations.contains_key(*key));
+    if gone.is_empty() && rest.len() == meta.finalizers.len() {
+        return None;
+    }
+    let mut body = json!({"metadata": {"finalizers": rest}});
+    for key in gone {
+        body["metadata"]["annotations"][key] = serde_json::Value::Null;
+    }
+    Some(Patch::merge_on(claim, body))
+}
+
+/// The place that the driver was asked for, if the claim tells.
+pub(super) fn place(claim: &Claim) -> Option<Segment> {
+    let text = claim.metadata.annotation(PROVISIONING_PLACE)?;
+    serde_json::from_str(text).ok()
+}
+
+#[cfg(test)]
+mod tests;
