@@ -45,8 +45,8 @@ pub struct Order {
     pub bytes: i64,
     /// The class's parameters.
     pub parameters: BTreeMap<String, String>,
-    /// The only node that can reach it, if the order names one.
-    pub place: Option<String>,
+    /// The nodes that it may be reached from, best first; empty if any will do.
+    pub places: Vec<String>,
     /// How it is used.
     pub sharing: Sharing,
 }
@@ -56,6 +56,8 @@ pub struct Order {
 pub struct Stored {
     /// What was ordered.
     pub order: Order,
+    /// The only node that can reach it, if the order named any.
+    pub place: Option<String>,
     /// The nodes that it is attached to.
     pub attached: BTreeMap<String, Attachment>,
     /// What each node did with it.
@@ -117,14 +119,15 @@ impl Backend {
     pub fn create(&mut self, order: Order) -> Result<String, Refusal> {
         let id = format!("vol-{}", order.name);
         if let Some(found) = self.volumes.get(&id) {
-            if found.order == order {
+            if found.answers(&order) {
                 return Ok(id);
             }
-            let what = format!("volume {id} was ordered as {:?}, then as {order:?}", found.order);
+            let what = format!("volume {id} is {found:?}, but asked for as {order:?}");
             return Err(self.breach("I20", Code::AlreadyExists, what));
         }
         self.made += 1;
-        let stored = Stored { order, attached: BTreeMap::new(), nodes: BTreeMap::new() };
+        let place = order.places.first().cloned();
+        let stored = Stored { order, place, attached: BTreeMap::new(), nodes: BTreeMap::new() };
         self.volumes.insert(id.clone(), stored);
         Ok(id)
     }
@@ -143,7 +146,7 @@ impl Backend {
     /// Attaches a volume to a node.
     pub fn attach(&mut self, id: &str, node: &str, wanted: Attachment) -> Result<(), Refusal> {
         let volume = self.find(id)?;
-        if volume.order.place.as_deref().is_some_and(|place| place != node) {
+        if volume.place.as_deref().is_some_and(|place| place != node) {
             let what = format!("{id} cannot be reached from node {node}");
             return Err(self.breach("I10", Code::FailedPrecondition, what));
         }
@@ -293,6 +296,15 @@ impl Backend {
 }
 
 impl Stored {
+    /// Whether it is what an order asks for: the same, and within reach of one of the places.
+    fn answers(&self, order: &Order) -> bool {
+        let within = match &self.place {
+            Some(place) => order.places.is_empty() || order.places.contains(place),
+            None => true,
+        };
+        within && Order { places: self.order.places.clone(), ..order.clone() } == self.order
+    }
+
     /// A node that still has something of it.
     fn used_on(&self) -> Option<&str> {
         let staged = self.nodes.iter().find(|(_, on)| on.in_use()).map(|(node, _)| node);

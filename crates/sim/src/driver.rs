@@ -226,14 +226,17 @@ impl proto::controller_server::Controller for FakeDriver {
         let name = order.name.clone();
         let make = move |backend: &mut Backend| {
             self.witness.before_create(&order.name);
-            let topology = order.place.iter().map(|node| proto::Topology {
-                segments: BTreeMap::from([(TOPOLOGY.to_owned(), node.clone())]),
+            let (capacity_bytes, name) = (order.bytes, order.name.clone());
+            let volume_id = backend.create(order)?;
+            let place = backend.volumes().get(&volume_id).and_then(|made| made.place.clone());
+            let topology = place.map(|node| proto::Topology {
+                segments: BTreeMap::from([(TOPOLOGY.to_owned(), node)]),
             });
             let volume = proto::Volume {
-                capacity_bytes: order.bytes,
-                accessible_topology: topology.collect(),
-                volume_context: BTreeMap::from([("made-for".to_owned(), order.name.clone())]),
-                volume_id: backend.create(order)?,
+                capacity_bytes,
+                volume_id,
+                accessible_topology: topology.into_iter().collect(),
+                volume_context: BTreeMap::from([("made-for".to_owned(), name)]),
                 ..Default::default()
             };
             Ok(proto::CreateVolumeResponse { volume: Some(volume) })
@@ -291,15 +294,14 @@ fn order(request: &proto::CreateVolumeRequest) -> Order {
             Some(Mode::MultiNodeMultiWriter | Mode::MultiNodeReaderOnly | Mode::MultiNodeSingleWriter)
         )
     });
-    let place = request.accessibility_requirements.as_ref().and_then(|wanted| {
-        let first = wanted.preferred.first().or(wanted.requisite.first())?;
-        first.segments.get(TOPOLOGY).cloned()
-    });
+    let wanted = request.accessibility_requirements.iter();
+    let wanted = wanted.flat_map(|wanted| wanted.preferred.iter().chain(&wanted.requisite));
+    let places = wanted.filter_map(|place| place.segments.get(TOPOLOGY).cloned()).collect();
     Order {
         name: request.name.clone(),
         bytes: request.capacity_range.as_ref().map_or(1 << 30, |range| range.required_bytes),
         parameters: request.parameters.clone(),
-        place,
+        places,
         sharing: if many { Sharing::ManyNodes } else { Sharing::OneNode },
     }
 }

@@ -7,7 +7,7 @@ fn order(name: &str) -> Order {
         name: name.to_owned(),
         bytes: 1 << 20,
         parameters: BTreeMap::new(),
-        place: None,
+        places: Vec::new(),
         sharing: Sharing::OneNode,
     }
 }
@@ -87,5 +87,24 @@ fn calls_out_of_order_are_refused_and_written_down() {
         assert!(call(&mut backend, &id).is_err(), "{name}");
         assert_eq!(rules(&mut backend), [*rule], "{name}");
         assert_eq!(backend.volumes(), &before, "{name}: nothing changed");
+    }
+}
+
+#[test]
+fn a_volume_answers_an_order_if_it_is_within_reach_of_one_of_its_places() {
+    let at = |places: &[&str]| Order {
+        places: places.iter().map(|place| (*place).to_owned()).collect(),
+        ..order("a")
+    };
+    let cases: &[(&[&str], &[&str], bool)] = &[
+        (&[], &["n1"], true),
+        (&["n1", "n2"], &["n2", "n1"], true),
+        (&["n1"], &[], true),
+        (&["n1"], &["n2"], false),
+    ];
+    for (first, then, fits) in cases {
+        let mut backend = Backend::default();
+        backend.create(at(first)).expect("a new name");
+        assert_eq!(backend.create(at(then)).is_ok(), *fits, "{first:?}, then {then:?}");
     }
 }
