@@ -16,7 +16,7 @@
 //! Seams, each with a real and a simulated side: [`Runner`] (containers),
 //! [`DriverConnector`] (drivers), [`Registrations`] (who registers).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -268,11 +268,13 @@ impl Wakers {
         {
             let volumes = volumes.clone();
             nodes.subscribe(move |change| {
-                let attached = |node: &NodeObject| node.status.volumes_attached.clone();
-                if let Change::Applied { old, new } = change
-                    && old.map(|old| attached(old)) != Some(attached(new))
-                {
-                    volumes.look_at_all(None);
+                if let Change::Applied { old, new } = change {
+                    let attached = |node: &NodeObject| -> BTreeSet<String> {
+                        let names = node.status.volumes_attached.iter();
+                        names.map(|volume| volume.name.clone()).collect()
+                    };
+                    let before = old.map(|old| attached(old)).unwrap_or_default();
+                    volumes.look_at(&(&before ^ &attached(new)));
                 }
             });
         }

@@ -219,16 +219,25 @@ pub(crate) fn host_path(source: &HostPathSource) -> Result<PathBuf, VolumeError>
     }
 }
 
+const TORN_DOWN: [&str; 5] = [
+    "empty-dir",
+    "configmap",
+    "secret",
+    "downward-api",
+    "projected",
+];
+
+/// Whether a pod has volumes that [`tear_down`] would remove.
+pub(crate) fn any_set_up(layout: &Layout, pod: &PodUid) -> bool {
+    TORN_DOWN
+        .iter()
+        .any(|plugin| layout.volume(pod, plugin, "").exists())
+}
+
 /// Removes all of a pod's volumes but the CSI ones, which others take away: what is
 /// mounted by us is unmounted, and nothing is ever removed across another mount.
 pub(crate) fn tear_down(layout: &Layout, pod: &PodUid) -> Result<(), VolumeError> {
-    for plugin in [
-        "empty-dir",
-        "configmap",
-        "secret",
-        "downward-api",
-        "projected",
-    ] {
+    for plugin in TORN_DOWN {
         let folder = layout.volume(pod, plugin, "");
         let Ok(volumes) = std::fs::read_dir(&folder) else {
             continue;

@@ -23,6 +23,8 @@ use decide::{Attachment, Because, DriverState, Step, View, decide};
 mod csi;
 mod decide;
 mod in_use;
+mod lookup;
+mod places;
 
 /// A CSI volume, by what its driver calls it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -238,6 +240,18 @@ impl Volumes {
     pub(crate) fn look_at_all(&self, driver: Option<&str>) {
         for key in self.state().devices.keys() {
             if driver.is_none_or(|driver| driver == key.driver) {
+                self.queue.add(key.clone());
+            }
+        }
+    }
+
+    /// Asks for a look at the volumes with these unique names.
+    pub(crate) fn look_at(&self, names: &BTreeSet<String>) {
+        if names.is_empty() {
+            return;
+        }
+        for key in self.state().devices.keys() {
+            if names.contains(&key.unique_name()) {
                 self.queue.add(key.clone());
             }
         }

@@ -4,22 +4,18 @@
 //! Nothing here decides or retries. The order within each function is the contract:
 //! look everything up, put the intent on record, make the call, note what is known now.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use base64::Engine as _;
-use orlop_csi::access::{AccessModeError, SingleNode};
+use orlop_csi::access::AccessModeError;
 use orlop_csi::client::NodeCapability;
-use orlop_csi::{CallError, Driver, DriverInfo, Retry, Secrets, access, proto};
-use orlop_model::volume::SecretRef;
-use orlop_model::{Key, Secret, VolumeAttachment, volume::CsiSource};
+use orlop_csi::{CallError, Driver, DriverInfo, Retry, proto};
+use orlop_model::Key;
 use orlop_runtime::ApiError;
 
+use super::lookup::{capability, csi_source};
 use super::{DeviceKey, Hold, Publication, Shape, Volumes, Want};
-use crate::checkpoint::{self, VolumeData, gone, make_folder};
-use crate::layout::{PodUid, attachment_name};
+use crate::layout::PodUid;
 use crate::words::chain;
 
 /// A step that failed, in the words of an event.
@@ -47,7 +43,7 @@ impl std::fmt::Display for Trouble {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Cause {
+pub(super) enum Cause {
     #[error(transparent)]
     Call(#[from] CallError),
     #[error(transparent)]
@@ -73,7 +69,7 @@ enum Cause {
     NotCsi(String),
 }
 
-fn at(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Cause {
+pub(super) fn at(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Cause {
     move |source| Cause::Io {
         doing,
         path: path.to_owned(),
@@ -324,252 +320,15 @@ impl Volumes {
             .get(&key.driver)
             .ok_or_else(|| Cause::NoDriver(key.driver.clone()))
     }
-
-    fn staging_target(&self, key: &DeviceKey, shape: &Shape) -> PathBuf {
-        match shape {
-            Shape::Files => self.parts.layout.staging_target(&key.driver, &key.handle),
-            Shape::Block { volume } => self.parts.layout.block_staging(volume),
-        }
-    }
-
-    fn target(&self, published: &Published<'_>) -> PathBuf {
-        match published.shape {
-            Shape::Files => self
-                .parts
-                .layout
-                .csi_target(published.pod, published.volume),
-            Shape::Block { volume } => self.parts.layout.block_target(volume, published.pod),
-        }
-    }
-
-    fn announce_staging(&self, key: &DeviceKey, shape: &Shape) -> Result<(), Cause> {
-        let folder = match shape {
-            Shape::Files => self.parts.layout.staging_folder(&key.driver, &key.handle),
-            Shape::Block { volume } => self.parts.layout.block_data(volume),
-        };
-        VolumeData::staged(key)
-            .write(&folder)
-            .map_err(at("write the checkpoint in", &folder))?;
-        let target = self.staging_target(key, shape);
-        make_folder(&target).map_err(at("make", &target))
-    }
-
-    /// Only ever removes empty folders: a mount that is still there is an error.
-    fn clear_staging(&self, key: &DeviceKey, shape: &Shape) -> Result<(), Cause> {
-        let target = self.staging_target(key, shape);
-        gone(std::fs::remove_dir(&target)).map_err(at("remove", &target))?;
-        let layout = &self.parts.layout;
-        match shape {
-            Shape::Files => {
-                let folder = layout.staging_folder(&key.driver, &key.handle);
-                checkpoint::remove(&folder).map_err(at("remove", &folder))
-            }
-            Shape::Block { volume } => {
-                let folder = layout.block_data(volume);
-                let publications = layout.block_publications(volume);
-                gone(std::fs::remove_dir(&publications)).map_err(at("remove", &publications))?;
-                checkpoint::remove(&folder).map_err(at("remove", &folder))?;
-                folder.parent().map_or(Ok(()), |own| {
-                    gone(std::fs::remove_dir(own)).map_err(at("remove", own))
-                })
-            }
-        }
-    }
-
-    fn announce_publication(&self, published: &Published<'_>) -> Result<(), Cause> {
-        let Published {
-            key,
-            shape,
-            pod,
-            volume,
-        } = *published;
-        let layout = &self.parts.layout;
-        let node = &self.parts.node_name;
-        let data = VolumeData {
-            attachment_id: attachment_name(&key.handle, &key.driver, node),
-            node_name: node.clone(),
-            spec_volume: volume.to_owned(),
-            volume_lifecycle_mode: "Persistent".to_owned(),
-            ..VolumeData::staged(key)
-        };
-        match shape {
-            Shape::Files => {
-                let folder = layout.csi_volumes(pod).join(volume);
-                data.write(&folder)
-                    .map_err(at("write the checkpoint in", &folder))
-            }
-            Shape::Block { .. } => {
-                let folder = layout.block_data(volume);
-                data.write(&folder)
-                    .map_err(at("write the checkpoint in", &folder))?;
-                let publications = layout.block_publications(volume);
-                make_folder(&publications).map_err(at("make", &publications))?;
-                let link = layout.pod_device(pod, volume);
-                let target = layout.block_target(volume, pod);
-                link.parent()
-                    .map_or(Ok(()), make_folder)
-                    .map_err(at("make the folder of", &link))?;
-                match std::os::unix::fs::symlink(target, &link) {
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                        Err(at("make", &link)(error))
-                    }
-                    _ => Ok(()),
-                }
-            }
-        }
-    }
-
-    fn clear_publication(&self, published: &Published<'_>) -> Result<(), Cause> {
-        let Published {
-            shape, pod, volume, ..
-        } = *published;
-        let target = self.target(published);
-        match shape {
-            Shape::Files => {
-                gone(std::fs::remove_dir(&target)).map_err(at("remove", &target))?;
-                let folder = self.parts.layout.csi_volumes(pod).join(volume);
-                checkpoint::remove(&folder).map_err(at("remove", &folder))
-            }
-            Shape::Block { .. } => {
-                gone(std::fs::remove_file(&target)).map_err(at("remove", &target))?;
-                let link = self.parts.layout.pod_device(pod, volume);
-                gone(std::fs::remove_file(&link)).map_err(at("remove", &link))
-            }
-        }
-    }
-
-    /// What attaching told, read afresh: it must be of this very attachment.
-    async fn publish_context(&self, key: &DeviceKey) -> Result<BTreeMap<String, String>, Cause> {
-        if !self.is_attachable(&key.driver) {
-            return Ok(BTreeMap::new());
-        }
-        let name = attachment_name(&key.handle, &key.driver, &self.parts.node_name);
-        let found = self
-            .parts
-            .cluster
-            .get::<VolumeAttachment>(&Key::cluster(&name))
-            .await?;
-        match found {
-            Some(attachment)
-                if attachment.status.attached && !attachment.metadata.is_deleting() =>
-            {
-                Ok(attachment.status.attachment_metadata)
-            }
-            _ => Err(Cause::NotAttached(name)),
-        }
-    }
-
-    async fn secrets(&self, reference: Option<&SecretRef>) -> Result<Secrets, Cause> {
-        let Some(reference) = reference.filter(|reference| !reference.name.is_empty()) else {
-            return Ok(Secrets::none());
-        };
-        let key = Key::namespaced(&reference.namespace, &reference.name);
-        let secret = self.parts.cluster.get::<Secret>(&key).await?;
-        let secret = secret.ok_or_else(|| Cause::NoSecret(key.clone()))?;
-        let decoded = secret.data.into_iter().map(|(name, value)| {
-            let bytes = base64::engine::general_purpose::STANDARD
-                .decode(value)
-                .ok()?;
-            Some((name, String::from_utf8(bytes).ok()?))
-        });
-        decoded
-            .collect::<Option<Secrets>>()
-            .ok_or(Cause::BinarySecret(key))
-    }
-
-    fn volume_context(
-        &self,
-        key: &DeviceKey,
-        want: &Want,
-        source: &CsiSource,
-    ) -> BTreeMap<String, String> {
-        let mut context = source.volume_attributes.clone();
-        let traits = self.parts.csi_drivers.named(&key.driver);
-        if traits.is_some_and(|driver| driver.spec.pod_info_on_mount == Some(true)) {
-            let meta = &want.pod.metadata;
-            let account = &want.pod.spec.service_account_name;
-            for (name, value) in [
-                ("pod.name", meta.name.as_str()),
-                ("pod.namespace", &meta.namespace),
-                ("pod.uid", &meta.uid),
-                (
-                    "serviceAccount.name",
-                    if account.is_empty() {
-                        "default"
-                    } else {
-                        account
-                    },
-                ),
-                ("ephemeral", "false"),
-            ] {
-                let prefix = orlop_model::well_known::CSI_PARAMETER_PREFIX;
-                context.insert(format!("{prefix}{name}"), value.to_owned());
-            }
-        }
-        context
-    }
 }
 
 /// A volume's place in a pod, by what its paths go by.
 #[derive(Clone, Copy)]
-struct Published<'a> {
-    key: &'a DeviceKey,
-    shape: &'a Shape,
-    pod: &'a PodUid,
-    volume: &'a str,
-}
-
-fn csi_source(want: &Want) -> Result<&CsiSource, Cause> {
-    let volume = &want.volume;
-    volume
-        .spec
-        .csi
-        .as_ref()
-        .ok_or_else(|| Cause::NotCsi(volume.metadata.name.clone()))
-}
-
-/// How the pod uses the volume. The kubelet takes the volume's first mode alone.
-fn capability(
-    want: &Want,
-    source: &CsiSource,
-    info: &Arc<DriverInfo>,
-) -> Result<proto::VolumeCapability, Cause> {
-    use proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
-    let volume = &want.volume;
-    let modes: Vec<String> = volume
-        .spec
-        .access_modes
-        .iter()
-        .take(1)
-        .map(|mode| format!("{mode:?}"))
-        .collect();
-    let mode = access::mode(&modes, SingleNode::of_node(info))?;
-    let access_type = match volume.volume_mode() {
-        orlop_model::VolumeMode::Block => AccessType::Block(BlockVolume {}),
-        orlop_model::VolumeMode::Filesystem => AccessType::Mount(MountVolume {
-            fs_type: source.fs_type.clone(),
-            mount_flags: volume.spec.mount_options.clone(),
-            volume_mount_group: mount_group(want, info),
-        }),
-    };
-    Ok(proto::VolumeCapability {
-        access_mode: Some(AccessMode { mode: mode.into() }),
-        access_type: Some(access_type),
-    })
-}
-
-/// The pod's fsGroup, for drivers that apply it themselves.
-fn mount_group(want: &Want, info: &DriverInfo) -> String {
-    let group = want
-        .pod
-        .spec
-        .security_context
-        .as_ref()
-        .and_then(|context| context.fs_group);
-    match group {
-        Some(group) if info.node_can(NodeCapability::VolumeMountGroup) => group.to_string(),
-        _ => String::new(),
-    }
+pub(super) struct Published<'a> {
+    pub(super) key: &'a DeviceKey,
+    pub(super) shape: &'a Shape,
+    pub(super) pod: &'a PodUid,
+    pub(super) volume: &'a str,
 }
 
 fn text(path: &Path) -> String {

@@ -110,8 +110,8 @@ async fn a_pod_writes_into_its_volume_and_leaves_nothing_behind() {
         .create_json::<ConfigMap>(&map)
         .await
         .expect("a config map");
-    let script = "cat /conf/greeting; echo; echo $NAME $(df /data | tail -1 | cut -d' ' -f1 | cut -c1-9); \
-                  echo kept > /data/f; sync; sleep 600";
+    let script = "echo kept > /data/f; cat /conf/greeting; echo; \
+                  echo $NAME $(df /data | tail -1 | cut -d' ' -f1 | cut -c1-9); sleep 600";
     let mut spec = with_claim(script, "data");
     spec["containers"][0]["env"] =
         json!([{"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]);
@@ -171,9 +171,7 @@ async fn a_pod_outlives_the_node_role_and_is_taken_over() {
         .expect("published")
         .join("ticks");
     let count = |path: &std::path::Path| {
-        std::fs::read_to_string(path)
-            .map(|t| t.lines().count())
-            .unwrap_or(0)
+        std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
     };
     let had = count(&ticks);
     while count(&ticks) < had + 5 {

@@ -21,6 +21,10 @@ fn main() -> ExitCode {
         println!("skipped: mounts, loop devices and containers need root");
         return ExitCode::SUCCESS;
     }
+    // `RUST_LOG=orlop_node=debug` shows every step.
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .init();
     let wanted: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
     let mut failures = 0;
     for (name, case) in cases::ALL {
