@@ -157,6 +157,16 @@ pub(crate) fn scan(layout: &Layout) -> Found {
                 }
             }
         }
+        // The pod's link is made before the driver is asked for a device.
+        for (volume, _) in entries(&layout.pod_devices(&pod)) {
+            let shape = Shape::Block {
+                volume: volume.clone(),
+            };
+            let mut devices = found.devices.values_mut();
+            if let Some(device) = devices.find(|device| device.shape == shape) {
+                device.maybe_published.insert(pod.clone(), volume);
+            }
+        }
         found.pods.insert(pod);
     }
     found
@@ -234,6 +244,10 @@ mod tests {
             .expect("written");
         make_folder(&layout.block_publications("pv")).expect("made");
         std::fs::write(layout.block_target("pv", &pod), "").expect("a file");
+        let asked = PodUid::new("u-2").expect("a uid");
+        make_folder(&layout.pod_devices(&asked)).expect("made");
+        let link = layout.pod_device(&asked, "pv");
+        std::os::unix::fs::symlink("nowhere yet", link).expect("a link");
         let found = scan(&layout);
         let device = &found.devices[&key()];
         assert_eq!(
@@ -242,7 +256,12 @@ mod tests {
                 volume: "pv".into()
             }
         );
-        assert!(device.maybe_published.contains_key(&pod));
+        let pods: Vec<_> = device.maybe_published.keys().collect();
+        assert_eq!(
+            pods,
+            [&pod, &asked],
+            "the call for the second may be under way"
+        );
     }
 
     #[test]

@@ -142,11 +142,14 @@ impl Layout {
         self.block_publications(volume).join(pod.as_str())
     }
 
+    /// The pod's own links to devices.
+    pub(crate) fn pod_devices(&self, pod: &PodUid) -> PathBuf {
+        self.pod(pod).join("volumeDevices/kubernetes.io~csi")
+    }
+
     /// The pod's own link to a device.
     pub(crate) fn pod_device(&self, pod: &PodUid, volume: &str) -> PathBuf {
-        self.pod(pod)
-            .join("volumeDevices/kubernetes.io~csi")
-            .join(volume)
+        self.pod_devices(pod).join(volume)
     }
 }
 
