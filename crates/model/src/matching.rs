@@ -102,16 +102,42 @@ fn grants_access(claim: &Claim, volume: &Volume) -> bool {
         .all(|mode| volume.spec.access_modes.contains(mode))
 }
 
-/// The name of the index by [`free_class`], for every role that looks for free volumes.
-pub const FREE_BY_CLASS: &str = "free-by-class";
+/// The name of the index by [`free_shelf`], for every role that looks for free volumes.
+pub const FREE: &str = "free";
 
-/// What a volume that nobody claimed is found under: its class. With [`claimant`] it is all
-/// that [`best`] needs to be shown, however many volumes there are.
-pub fn free_class(volume: &Volume) -> Vec<String> {
-    match volume.spec.claim_ref {
-        None => vec![volume.class().to_owned()],
-        Some(_) => Vec::new(),
+/// What a free volume is found under: class, number of access modes, size, so that volumes
+/// stand in the order in which [`best`] prefers them. With [`claimant`] it is all that a
+/// search needs, however many volumes there are.
+pub fn free_shelf(volume: &Volume) -> Vec<String> {
+    let free = volume.spec.claim_ref.is_none() && volume.phase() == VolumePhase::Available;
+    if !free {
+        return Vec::new();
     }
+    let modes = volume.spec.access_modes.len();
+    let size = volume.capacity_bytes();
+    vec![format!("{}{size:020}", shelf(volume.class(), modes))]
+}
+
+/// Where the free volumes of a class begin that have so many access modes.
+fn shelf(class: &str, modes: usize) -> String {
+    format!("{}{modes:02}/", shelves(class))
+}
+
+/// What the shelves of all free volumes of a class begin with.
+pub fn shelves(class: &str) -> String {
+    format!("{class}\0")
+}
+
+/// The stretches of shelves that can hold a volume for the claim, the preferred one first:
+/// where each begins, and what its values begin with.
+pub fn stretches(claim: &Claim) -> impl Iterator<Item = (String, String)> {
+    const MODES: usize = 4;
+    let class = claim.class().unwrap_or_default();
+    let size = claim.requested_bytes().max(0);
+    (claim.spec.access_modes.len()..=MODES).map(move |modes| {
+        let prefix = shelf(class, modes);
+        (format!("{prefix}{size:020}"), prefix)
+    })
 }
 
 /// The name of the index by [`claimant`].
@@ -295,5 +321,39 @@ mod tests {
             name(best(&claim("1Gi"), &volumes, Place::Anywhere, Timing::Now)),
             Some("few")
         );
+    }
+
+    #[test]
+    fn shelves_stand_in_the_order_of_preference_and_start_at_what_fits() {
+        let mut many = volume("many", "2Gi");
+        many.spec
+            .access_modes
+            .push(crate::AccessMode::ReadWriteMany);
+        let mut other = volume("other", "2Gi");
+        other.spec.storage_class_name = "c2".into();
+        let volumes = [
+            volume("big", "9Gi"),
+            many,
+            volume("tiny", "1Gi"),
+            other,
+            volume("fit", "3Gi"),
+        ];
+        let found = |claim: &Claim| -> Vec<String> {
+            let mut found = Vec::new();
+            for (from, prefix) in stretches(claim) {
+                let mut here: Vec<(String, &Volume)> = volumes
+                    .iter()
+                    .flat_map(|v| free_shelf(v).into_iter().map(move |s| (s, v)))
+                    .filter(|(s, _)| *s >= from && s.starts_with(&prefix))
+                    .collect();
+                here.sort_by(|a, b| a.0.cmp(&b.0));
+                found.extend(here.into_iter().map(|(_, v)| v.metadata.name.clone()));
+            }
+            found
+        };
+        assert_eq!(found(&claim("2Gi")), ["fit", "big", "many"]);
+        let mut taken = volume("taken", "2Gi");
+        taken.spec.claim_ref = Some(crate::ObjectRef::default());
+        assert!(free_shelf(&taken).is_empty());
     }
 }

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::{Bound, ControlFlow},
     sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
@@ -307,6 +308,25 @@ impl<K: Kind> Index<K> {
             .flatten()
             .filter_map(|key| shelf.objects.get(key).cloned())
             .collect()
+    }
+
+    /// Visits the objects in the order of their values, from one value on and as long as
+    /// values begin with `prefix`, until the visitor breaks off. The cache is held still
+    /// meanwhile: the visitor must be quick and must not use it.
+    pub fn scan<R>(
+        &self,
+        from: &str,
+        prefix: &str,
+        mut visit: impl FnMut(&Arc<K>) -> ControlFlow<R>,
+    ) -> Option<R> {
+        let shelf = self.cache.read();
+        let (_, entries) = shelf.indexes.get(self.name)?;
+        entries
+            .range::<str, _>((Bound::Included(from), Bound::Unbounded))
+            .take_while(|(value, _)| value.starts_with(prefix))
+            .flat_map(|(_, keys)| keys)
+            .filter_map(|key| shelf.objects.get(key))
+            .find_map(|object| visit(object).break_value())
     }
 }
 

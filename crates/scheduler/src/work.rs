@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    ops::ControlFlow,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -96,7 +97,7 @@ pub fn start(process: &Process) {
         csi_nodes: process.cache(),
         pods_by_claim: pods.index(pod::BY_CLAIM, pod::claims_used),
         pods_by_node: pods.index(pod::BY_NODE, pod::node_used),
-        free_volumes: volumes.index(matching::FREE_BY_CLASS, matching::free_class),
+        free_volumes: volumes.index(matching::FREE, matching::free_shelf),
         claimed_volumes: volumes.index(matching::BY_CLAIMANT, matching::claimant),
         capacities_by_class: capacities.index("scheduler/class", class_of),
         attachments_by_node: attachments.index("scheduler/node", node_of),
@@ -327,18 +328,20 @@ impl Scheduler {
             let class = claim.class().unwrap_or_default();
             facts.promised = ledger.promised_claim(&key, &user_keys);
             facts.candidates = self.claimed_volumes.get(&key.to_string());
-            let mut free = self.free_volumes.get(class);
             // A volume that another user of this very claim was promised is this claim's too.
             let mine = match &facts.promised {
                 Some((_, Supply::Reserve(volume))) => volume.metadata.name.clone(),
                 Some((_, Supply::Provision)) | None => String::new(),
             };
             let pod = pod.key();
-            free.retain(|v| {
-                let name = &v.metadata.name;
-                *name == mine || !ledger.is_promised_to_another(name, &pod)
+            let shelves = matching::shelves(class);
+            self.free_volumes.scan(&shelves, &shelves, |volume| {
+                let name = &volume.metadata.name;
+                if *name == mine || !ledger.is_promised_to_another(name, &pod) {
+                    facts.candidates.push(volume.clone());
+                }
+                ControlFlow::<()>::Continue(())
             });
-            facts.candidates.extend(free);
             facts.capacities = self.capacities_by_class.get(class);
         }
         ClaimFacts {

@@ -411,6 +411,7 @@ struct World {
     nodes: BTreeMap<&'static str, Node>,
     attachments: BTreeMap<String, VolumeAttachment>,
     mounted: BTreeMap<&'static str, bool>,
+    busy: BTreeMap<&'static str, u8>,
     writes: usize,
     crash_after: Option<usize>,
 }
@@ -425,6 +426,7 @@ impl World {
             nodes: BTreeMap::from([("n1", a_node("n1")), ("n2", a_node("n2"))]),
             attachments: BTreeMap::new(),
             mounted: BTreeMap::new(),
+            busy: BTreeMap::new(),
             writes: 0,
             crash_after: None,
         }
@@ -512,6 +514,10 @@ impl World {
         if wanted {
             node.status.volumes_in_use = vec![unique(&self.volume)];
             *mounted = *mounted || node.status.volumes_attached == told;
+            self.busy.insert(name, 2);
+        } else if let Some(left) = self.busy.get_mut(name).filter(|left| **left > 0) {
+            // Unmounting takes its time.
+            *left -= 1;
         } else {
             *mounted = false;
             node.status.volumes_in_use.clear();

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    ops::ControlFlow,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -62,7 +63,7 @@ pub fn start(process: &Process) {
         queue: Queue::new(turn::backoff()),
         claims_by_class: claims.index("binder/waiting-class", index::waiting_class),
         claims_by_volume: claims.index("binder/named-volume", index::named_volume),
-        free_volumes: volumes.index(matching::FREE_BY_CLASS, matching::free_class),
+        free_volumes: volumes.index(matching::FREE, matching::free_shelf),
         claimed_volumes: volumes.index(matching::BY_CLAIMANT, matching::claimant),
         default_classes: classes.index("binder/default", index::default_mark),
         pods_by_claim: pods.index(pod::BY_CLAIM, pod::claims_used),
@@ -207,10 +208,7 @@ impl Binder {
             candidates = self.claimed_volumes.get(&key);
             // For a late claim it is the scheduler who looks among the free ones.
             if class.as_ref().is_none_or(|c| !c.waits_for_consumer()) {
-                let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
-                let mut free = self.free_volumes.get(claim.class().unwrap_or_default());
-                free.retain(|v| !promised.contains(&v.metadata.name));
-                candidates.extend(free);
+                candidates.extend(self.best_free(&claim));
             }
             let pods = self.pods_by_claim.get(&key);
             let waiting = pods.iter().filter(|p| !p.is_placed() && !p.is_finished());
@@ -228,6 +226,23 @@ impl Binder {
             evidence,
             claim,
         }
+    }
+
+    /// The best of the free volumes that nobody was promised: the first that will do, since
+    /// they stand in the order of preference.
+    fn best_free(&self, claim: &Claim) -> Option<Arc<Volume>> {
+        let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
+        matching::stretches(claim).find_map(|(from, prefix)| {
+            self.free_volumes.scan(&from, &prefix, |volume| {
+                let (place, timing) = (matching::Place::Anywhere, matching::Timing::Now);
+                let fits = !promised.contains(&volume.metadata.name)
+                    && matching::best(claim, [&**volume], place, timing).is_some();
+                match fits {
+                    true => ControlFlow::Break(volume.clone()),
+                    false => ControlFlow::Continue(()),
+                }
+            })
+        })
     }
 
     fn promise(&self, decision: &claim::Decision) -> Option<Promise> {

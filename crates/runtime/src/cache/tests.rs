@@ -78,3 +78,25 @@ fn a_relist_tells_of_what_vanished() {
     cache.replace(vec![pod("b", 2, "n1"), pod("c", 3, "n1")], 3);
     assert_eq!(*seen.lock().unwrap(), ["+a", "+b", "-a", "+b", "+c"]);
 }
+
+#[test]
+fn a_scan_goes_in_order_within_its_prefix_and_stops_when_told() {
+    let cache = Cache::new();
+    for (revision, (name, node)) in [("a", "x/3"), ("b", "x/1"), ("c", "y/2"), ("d", "x/2")]
+        .into_iter()
+        .enumerate()
+    {
+        cache.put(pod(name, revision as u64 + 1, node));
+    }
+    let index = cache.index("node", by_node);
+    let mut seen = Vec::new();
+    let all = index.scan("x/2", "x/", |pod| {
+        seen.push(pod.metadata.name.clone());
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+    assert_eq!((seen, all), (vec!["d".to_owned(), "a".to_owned()], None));
+    let first = index.scan("x/", "x/", |pod| {
+        std::ops::ControlFlow::Break(pod.metadata.name.clone())
+    });
+    assert_eq!(first.as_deref(), Some("b"));
+}
