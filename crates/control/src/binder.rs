@@ -18,6 +18,7 @@ pub mod claim;
 mod index;
 pub mod volume;
 mod work;
+pub mod write;
 
 #[cfg(test)]
 mod tests;

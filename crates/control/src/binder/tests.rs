@@ -9,8 +9,9 @@ use orlop_model::{
 use serde_json::{Value, json};
 
 use super::{
-    claim::{self, Because, Half, Party, Step, Write},
+    claim::{self, Because, Step},
     volume::{self, Forget},
+    write::{Half, Party, Write},
 };
 use crate::{
     Evidence,

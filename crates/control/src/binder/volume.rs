@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     News,
-    claim::{Half, Party, Write},
+    write::{Half, Party, Write},
 };
 use crate::Evidence;
 

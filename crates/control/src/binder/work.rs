@@ -14,9 +14,8 @@ use orlop_runtime::{
 use tracing::debug;
 
 use super::{
-    COMPONENT, News,
-    claim::{self, Half, Party, Write},
-    index, volume,
+    COMPONENT, News, claim, index, volume,
+    write::{Half, Party, Write},
 };
 use crate::{Evidence, turn};
 

@@ -1,0 +1,144 @@
+//! What the caches and the ledger say of a pod, its claims and the nodes.
+
+use std::{ops::ControlFlow, sync::Arc};
+
+use orlop_model::{Key, Kind, Node, Pod, driver::CsiNodeDriver, matching};
+
+use super::Scheduler;
+use crate::{
+    assign::{NodeFacts, View},
+    limits::Attached,
+    volume_binding::{ClaimFacts, Supply},
+};
+
+impl Scheduler {
+    pub(super) fn view(&self, pod: &Arc<Pod>) -> View {
+        let claims: Vec<ClaimFacts> = pod
+            .claims()
+            .map(|(volume, key)| {
+                let mut facts = self.claim_facts(pod, key);
+                facts.ephemeral = volume.ephemeral.is_some();
+                facts
+            })
+            .collect();
+        let nodes = self.nodes.all();
+        let nodes = nodes
+            .into_iter()
+            .map(|node| self.node_facts(node))
+            .collect();
+        let ledger = self.ledger();
+        let promise = ledger.promised(&pod.key());
+        View {
+            promise: promise.filter(|p| p.uid == pod.metadata.uid).cloned(),
+            pod: pod.clone(),
+            claims,
+            nodes,
+        }
+    }
+
+    fn claim_facts(&self, pod: &Pod, key: Key) -> ClaimFacts {
+        let Some(claim) = self.claims.get(&key) else {
+            return ClaimFacts {
+                key,
+                ..ClaimFacts::default()
+            };
+        };
+        let mut users = self.pods_by_claim.get(&key.to_string());
+        users.retain(|user| user.metadata.uid != pod.metadata.uid && !user.is_finished());
+        let user_keys: Vec<Key> = users.iter().map(|user| user.key()).collect();
+        let class = claim.class().and_then(|name| self.classes.named(name));
+        let driver = class
+            .as_ref()
+            .and_then(|c| self.drivers.named(&c.provisioner));
+        let ledger = self.ledger();
+        let mut facts = ClaimFacts {
+            volume: self.volumes.named(&claim.spec.volume_name),
+            used_by_another: users
+                .iter()
+                .any(|user| user.is_placed() || ledger.promised(&user.key()).is_some()),
+            class,
+            driver,
+            ..ClaimFacts::default()
+        };
+        if !claim.is_fully_bound() {
+            let class = claim.class().unwrap_or_default();
+            facts.promised = ledger.promised_claim(&key, &user_keys);
+            facts.candidates = self.claimed_volumes.get(&key.to_string());
+            // A volume that another user of this very claim was promised is this claim's too.
+            let mine = match &facts.promised {
+                Some((_, Supply::Reserve(volume))) => volume.metadata.name.clone(),
+                Some((_, Supply::Provision)) | None => String::new(),
+            };
+            let pod = pod.key();
+            let shelves = matching::shelves(class);
+            self.free_volumes.scan(&shelves, &shelves, |volume| {
+                let name = &volume.metadata.name;
+                if *name == mine || !ledger.is_promised_to_another(name, &pod) {
+                    facts.candidates.push(volume.clone());
+                }
+                ControlFlow::<()>::Continue(())
+            });
+            facts.capacities = self.capacities_by_class.get(class);
+        }
+        ClaimFacts {
+            claim: Some(claim),
+            key,
+            ..facts
+        }
+    }
+
+    fn node_facts(&self, node: Arc<Node>) -> NodeFacts {
+        let name = &node.metadata.name;
+        let csi_node = self.csi_nodes.named(name);
+        let limited = csi_node.as_ref().is_some_and(|n| {
+            let limit =
+                |d: &CsiNodeDriver| d.allocatable.as_ref().is_some_and(|a| a.count.is_some());
+            n.spec.drivers.iter().any(limit)
+        });
+        let tally = self.ledger().tally(name);
+        NodeFacts {
+            tally,
+            attached: match limited {
+                true => self.attached(name),
+                false => Attached::new(),
+            },
+            csi_node,
+            node,
+        }
+    }
+
+    /// The volumes on a node: those of its pods, of pods that it was promised to, and those
+    /// that are still attached from before.
+    fn attached(&self, node: &str) -> Attached {
+        let mut pods = self.pods_by_node.get(node);
+        pods.retain(|pod| !pod.is_finished());
+        let promised = self.ledger().promised_to(node);
+        pods.extend(promised.iter().filter_map(|key| self.pods.get(key)));
+        let mut attached = Attached::new();
+        let mut put = |driver: &str, volume: &str| {
+            let of_driver = attached.entry(driver.to_owned()).or_default();
+            of_driver.insert(volume.to_owned());
+        };
+        for (_, key) in pods.iter().flat_map(|pod| pod.claims()) {
+            let Some(claim) = self.claims.get(&key) else {
+                continue;
+            };
+            let volume = self.volumes.named(&claim.spec.volume_name);
+            match volume.as_ref().and_then(|v| v.spec.csi.as_ref()) {
+                Some(csi) => put(&csi.driver, &csi.volume_handle),
+                None => {
+                    if let Some(class) = claim.class().and_then(|c| self.classes.named(c)) {
+                        put(&class.provisioner, &key.to_string());
+                    }
+                }
+            }
+        }
+        for attachment in self.attachments_by_node.get(node) {
+            let volume = self.volumes.named(attachment.volume_name());
+            if let Some(csi) = volume.as_ref().and_then(|v| v.spec.csi.as_ref()) {
+                put(&csi.driver, &csi.volume_handle);
+            }
+        }
+        attached
+    }
+}
