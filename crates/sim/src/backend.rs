@@ -127,14 +127,21 @@ impl Backend {
         }
         self.made += 1;
         let place = order.places.first().cloned();
-        let stored = Stored { order, place, attached: BTreeMap::new(), nodes: BTreeMap::new() };
+        let stored = Stored {
+            order,
+            place,
+            attached: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+        };
         self.volumes.insert(id.clone(), stored);
         Ok(id)
     }
 
     /// Removes a volume; one that isn't there is fine.
     pub fn delete(&mut self, id: &str) -> Result<(), Refusal> {
-        let Some(volume) = self.volumes.get(id) else { return Ok(()) };
+        let Some(volume) = self.volumes.get(id) else {
+            return Ok(());
+        };
         if let Some(node) = volume.used_on() {
             let what = format!("DeleteVolume of {id} while node {node} uses it");
             return Err(self.breach("I04", Code::FailedPrecondition, what));
@@ -170,7 +177,9 @@ impl Backend {
 
     /// Detaches a volume from a node, or from all for an empty node.
     pub fn detach(&mut self, id: &str, node: &str) -> Result<(), Refusal> {
-        let Some(volume) = self.volumes.get(id) else { return Ok(()) };
+        let Some(volume) = self.volumes.get(id) else {
+            return Ok(());
+        };
         let used = volume
             .nodes
             .iter()
@@ -191,7 +200,11 @@ impl Backend {
 
     /// Stages a volume on a node.
     pub fn stage(&mut self, spot: Spot<'_>) -> Result<(), Refusal> {
-        let Spot { volume: id, node, path } = spot;
+        let Spot {
+            volume: id,
+            node,
+            path,
+        } = spot;
         let volume = self.find(id)?;
         if !volume.attached.contains_key(node) {
             let what = format!("NodeStageVolume of {id} on {node} before it is attached");
@@ -211,8 +224,16 @@ impl Backend {
 
     /// Takes a staged volume away; one that isn't staged is fine.
     pub fn unstage(&mut self, spot: Spot<'_>) -> Result<(), Refusal> {
-        let Spot { volume: id, node, path } = spot;
-        let Some(on) = self.volumes.get(id).and_then(|volume| volume.nodes.get(node)) else {
+        let Spot {
+            volume: id,
+            node,
+            path,
+        } = spot;
+        let Some(on) = self
+            .volumes
+            .get(id)
+            .and_then(|volume| volume.nodes.get(node))
+        else {
             return Ok(());
         };
         if let Some(target) = on.targets.keys().next() {
@@ -237,7 +258,11 @@ impl Backend {
         staging: &str,
         wanted: Attachment,
     ) -> Result<(), Refusal> {
-        let Spot { volume: id, node, path } = spot;
+        let Spot {
+            volume: id,
+            node,
+            path,
+        } = spot;
         let volume = self.find(id)?;
         let on = volume.nodes.get(node);
         let staged = on.and_then(|on| on.staged.as_deref());
@@ -261,8 +286,16 @@ impl Backend {
 
     /// Takes a published volume away; one that isn't published is fine.
     pub fn unpublish(&mut self, spot: Spot<'_>) -> Result<(), Refusal> {
-        let Spot { volume: id, node, path } = spot;
-        if self.volumes.get(id).is_some_and(|volume| volume.nodes.contains_key(node)) {
+        let Spot {
+            volume: id,
+            node,
+            path,
+        } = spot;
+        if self
+            .volumes
+            .get(id)
+            .is_some_and(|volume| volume.nodes.contains_key(node))
+        {
             self.on(id, node)?.targets.remove(path);
             self.forget_idle(id, node);
         }
@@ -290,8 +323,14 @@ impl Backend {
     }
 
     fn breach(&mut self, rule: &'static str, code: Code, what: String) -> Refusal {
-        self.breaches.push(Breach { rule, what: what.clone() });
-        Refusal { code, message: what }
+        self.breaches.push(Breach {
+            rule,
+            what: what.clone(),
+        });
+        Refusal {
+            code,
+            message: what,
+        }
     }
 }
 
@@ -302,13 +341,23 @@ impl Stored {
             Some(place) => order.places.is_empty() || order.places.contains(place),
             None => true,
         };
-        within && Order { places: self.order.places.clone(), ..order.clone() } == self.order
+        within
+            && Order {
+                places: self.order.places.clone(),
+                ..order.clone()
+            } == self.order
     }
 
     /// A node that still has something of it.
     fn used_on(&self) -> Option<&str> {
-        let staged = self.nodes.iter().find(|(_, on)| on.in_use()).map(|(node, _)| node);
-        staged.or_else(|| self.attached.keys().next()).map(String::as_str)
+        let staged = self
+            .nodes
+            .iter()
+            .find(|(_, on)| on.in_use())
+            .map(|(node, _)| node);
+        staged
+            .or_else(|| self.attached.keys().next())
+            .map(String::as_str)
     }
 }
 
@@ -319,7 +368,10 @@ impl OnNode {
 }
 
 fn unknown(id: &str) -> Refusal {
-    Refusal { code: Code::NotFound, message: format!("there is no volume {id}") }
+    Refusal {
+        code: Code::NotFound,
+        message: format!("there is no volume {id}"),
+    }
 }
 
 #[cfg(test)]

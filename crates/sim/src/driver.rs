@@ -70,17 +70,28 @@ impl FakeDriver {
             calls: BTreeMap::new(),
             random: fastrand::Rng::with_seed(temper.seed),
         };
-        Self { shared: Arc::new(Mutex::new(shared)), witness, temper: Arc::new(temper) }
+        Self {
+            shared: Arc::new(Mutex::new(shared)),
+            witness,
+            temper: Arc::new(temper),
+        }
     }
 
     /// Serves the controller's endpoint.
     pub fn serve_controller(&self) -> memory::Socket {
-        serve(Services::new().identity(self.clone()).controller(self.clone()))
+        serve(
+            Services::new()
+                .identity(self.clone())
+                .controller(self.clone()),
+        )
     }
 
     /// Serves a node's endpoint.
     pub fn serve_node(&self, node: &str) -> memory::Socket {
-        let on_node = NodeSide { driver: self.clone(), node: node.to_owned() };
+        let on_node = NodeSide {
+            driver: self.clone(),
+            node: node.to_owned(),
+        };
         serve(Services::new().identity(self.clone()).node(on_node))
     }
 
@@ -155,9 +166,14 @@ struct Turn<'a> {
 impl<'a> Turn<'a> {
     fn take(driver: &'a FakeDriver, volume: &str) -> Result<Self, Status> {
         if driver.lock().busy.insert(volume.to_owned()) {
-            Ok(Self { driver, volume: volume.to_owned() })
+            Ok(Self {
+                driver,
+                volume: volume.to_owned(),
+            })
         } else {
-            Err(Status::aborted(format!("another call for {volume} is under way")))
+            Err(Status::aborted(format!(
+                "another call for {volume} is under way"
+            )))
         }
     }
 }
@@ -186,12 +202,19 @@ impl proto::identity_server::Identity for FakeDriver {
         _: Request<proto::GetPluginCapabilitiesRequest>,
     ) -> Result<Response<proto::GetPluginCapabilitiesResponse>, Status> {
         use proto::plugin_capability::{Service, Type, service};
-        let capabilities = [service::Type::ControllerService, service::Type::VolumeAccessibilityConstraints]
-            .map(|service| proto::PluginCapability {
-                r#type: Some(Type::Service(Service { r#type: service.into() })),
-            })
-            .to_vec();
-        Ok(Response::new(proto::GetPluginCapabilitiesResponse { capabilities }))
+        let capabilities = [
+            service::Type::ControllerService,
+            service::Type::VolumeAccessibilityConstraints,
+        ]
+        .map(|service| proto::PluginCapability {
+            r#type: Some(Type::Service(Service {
+                r#type: service.into(),
+            })),
+        })
+        .to_vec();
+        Ok(Response::new(proto::GetPluginCapabilitiesResponse {
+            capabilities,
+        }))
     }
 
     async fn probe(
@@ -209,12 +232,19 @@ impl proto::controller_server::Controller for FakeDriver {
         _: Request<proto::ControllerGetCapabilitiesRequest>,
     ) -> Result<Response<proto::ControllerGetCapabilitiesResponse>, Status> {
         use proto::controller_service_capability::{Rpc, Type, rpc};
-        let capabilities = [rpc::Type::CreateDeleteVolume, rpc::Type::PublishUnpublishVolume]
-            .map(|kind| proto::ControllerServiceCapability {
-                r#type: Some(Type::Rpc(Rpc { r#type: kind.into() })),
-            })
-            .to_vec();
-        Ok(Response::new(proto::ControllerGetCapabilitiesResponse { capabilities }))
+        let capabilities = [
+            rpc::Type::CreateDeleteVolume,
+            rpc::Type::PublishUnpublishVolume,
+        ]
+        .map(|kind| proto::ControllerServiceCapability {
+            r#type: Some(Type::Rpc(Rpc {
+                r#type: kind.into(),
+            })),
+        })
+        .to_vec();
+        Ok(Response::new(proto::ControllerGetCapabilitiesResponse {
+            capabilities,
+        }))
     }
 
     async fn create_volume(
@@ -228,7 +258,10 @@ impl proto::controller_server::Controller for FakeDriver {
             self.witness.before_create(&order.name);
             let (capacity_bytes, name) = (order.bytes, order.name.clone());
             let volume_id = backend.create(order)?;
-            let place = backend.volumes().get(&volume_id).and_then(|made| made.place.clone());
+            let place = backend
+                .volumes()
+                .get(&volume_id)
+                .and_then(|made| made.place.clone());
             let topology = place.map(|node| proto::Topology {
                 segments: BTreeMap::from([(TOPOLOGY.to_owned(), node)]),
             });
@@ -239,9 +272,12 @@ impl proto::controller_server::Controller for FakeDriver {
                 volume_context: BTreeMap::from([("made-for".to_owned(), name)]),
                 ..Default::default()
             };
-            Ok(proto::CreateVolumeResponse { volume: Some(volume) })
+            Ok(proto::CreateVolumeResponse {
+                volume: Some(volume),
+            })
         };
-        self.carry_out(Method::CreateVolume, &format!("vol-{name}"), make).await
+        self.carry_out(Method::CreateVolume, &format!("vol-{name}"), make)
+            .await
     }
 
     async fn delete_volume(
@@ -265,11 +301,18 @@ impl proto::controller_server::Controller for FakeDriver {
         let (id, node) = (&request.volume_id, &request.node_id);
         let attach = |backend: &mut Backend| {
             self.witness.before_attach(id, node);
-            backend.attach(id, node, Attachment { readonly: request.readonly })?;
+            backend.attach(
+                id,
+                node,
+                Attachment {
+                    readonly: request.readonly,
+                },
+            )?;
             let publish_context = BTreeMap::from([("device".to_owned(), format!("/dev/{id}"))]);
             Ok(proto::ControllerPublishVolumeResponse { publish_context })
         };
-        self.carry_out(Method::ControllerPublishVolume, id, attach).await
+        self.carry_out(Method::ControllerPublishVolume, id, attach)
+            .await
     }
 
     async fn controller_unpublish_volume(
@@ -281,28 +324,49 @@ impl proto::controller_server::Controller for FakeDriver {
             backend.detach(&request.volume_id, &request.node_id)?;
             Ok(proto::ControllerUnpublishVolumeResponse {})
         };
-        self.carry_out(Method::ControllerUnpublishVolume, &request.volume_id, detach).await
+        self.carry_out(
+            Method::ControllerUnpublishVolume,
+            &request.volume_id,
+            detach,
+        )
+        .await
     }
 }
 
 fn order(request: &proto::CreateVolumeRequest) -> Order {
     use proto::volume_capability::access_mode::Mode;
     let many = request.volume_capabilities.iter().any(|capability| {
-        let mode = capability.access_mode.as_ref().map(proto::volume_capability::AccessMode::mode);
+        let mode = capability
+            .access_mode
+            .as_ref()
+            .map(proto::volume_capability::AccessMode::mode);
         matches!(
             mode,
-            Some(Mode::MultiNodeMultiWriter | Mode::MultiNodeReaderOnly | Mode::MultiNodeSingleWriter)
+            Some(
+                Mode::MultiNodeMultiWriter
+                    | Mode::MultiNodeReaderOnly
+                    | Mode::MultiNodeSingleWriter
+            )
         )
     });
     let wanted = request.accessibility_requirements.iter();
     let wanted = wanted.flat_map(|wanted| wanted.preferred.iter().chain(&wanted.requisite));
-    let places = wanted.filter_map(|place| place.segments.get(TOPOLOGY).cloned()).collect();
+    let places = wanted
+        .filter_map(|place| place.segments.get(TOPOLOGY).cloned())
+        .collect();
     Order {
         name: request.name.clone(),
-        bytes: request.capacity_range.as_ref().map_or(1 << 30, |range| range.required_bytes),
+        bytes: request
+            .capacity_range
+            .as_ref()
+            .map_or(1 << 30, |range| range.required_bytes),
         parameters: request.parameters.clone(),
         places,
-        sharing: if many { Sharing::ManyNodes } else { Sharing::OneNode },
+        sharing: if many {
+            Sharing::ManyNodes
+        } else {
+            Sharing::OneNode
+        },
     }
 }
 
@@ -315,7 +379,11 @@ struct NodeSide {
 
 impl NodeSide {
     fn spot<'a>(&'a self, volume: &'a str, path: &'a str) -> Spot<'a> {
-        Spot { volume, node: &self.node, path }
+        Spot {
+            volume,
+            node: &self.node,
+            path,
+        }
     }
 }
 
@@ -339,9 +407,13 @@ impl proto::node_server::Node for NodeSide {
     ) -> Result<Response<proto::NodeGetCapabilitiesResponse>, Status> {
         use proto::node_service_capability::{Rpc, Type, rpc};
         let capability = proto::NodeServiceCapability {
-            r#type: Some(Type::Rpc(Rpc { r#type: rpc::Type::StageUnstageVolume.into() })),
+            r#type: Some(Type::Rpc(Rpc {
+                r#type: rpc::Type::StageUnstageVolume.into(),
+            })),
         };
-        Ok(Response::new(proto::NodeGetCapabilitiesResponse { capabilities: vec![capability] }))
+        Ok(Response::new(proto::NodeGetCapabilitiesResponse {
+            capabilities: vec![capability],
+        }))
     }
 
     async fn node_stage_volume(
@@ -352,12 +424,15 @@ impl proto::node_server::Node for NodeSide {
         let (id, path) = (&request.volume_id, &request.staging_target_path);
         let stage = |backend: &mut Backend| {
             if !Path::new(path).is_dir() {
-                self.driver.blame(format!("the staging folder {path} of {id} was not made"));
+                self.driver
+                    .blame(format!("the staging folder {path} of {id} was not made"));
             }
             backend.stage(self.spot(id, path))?;
             Ok(proto::NodeStageVolumeResponse {})
         };
-        self.driver.carry_out(Method::NodeStageVolume, id, stage).await
+        self.driver
+            .carry_out(Method::NodeStageVolume, id, stage)
+            .await
     }
 
     async fn node_unstage_volume(
@@ -370,7 +445,9 @@ impl proto::node_server::Node for NodeSide {
             backend.unstage(self.spot(id, path))?;
             Ok(proto::NodeUnstageVolumeResponse {})
         };
-        self.driver.carry_out(Method::NodeUnstageVolume, id, unstage).await
+        self.driver
+            .carry_out(Method::NodeUnstageVolume, id, unstage)
+            .await
     }
 
     async fn node_publish_volume(
@@ -380,18 +457,23 @@ impl proto::node_server::Node for NodeSide {
         let request = request.into_inner();
         let (id, path) = (&request.volume_id, &request.target_path);
         let publish = |backend: &mut Backend| {
-            let wanted = Attachment { readonly: request.readonly };
+            let wanted = Attachment {
+                readonly: request.readonly,
+            };
             backend.publish(self.spot(id, path), &request.staging_target_path, wanted)?;
             // The target is the driver's to make, its parent is not.
             match std::fs::create_dir(path) {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                    self.driver.blame(format!("the target {path} of {id} can't be made: {error}"));
+                    self.driver
+                        .blame(format!("the target {path} of {id} can't be made: {error}"));
                 }
                 _ => {}
             }
             Ok(proto::NodePublishVolumeResponse {})
         };
-        self.driver.carry_out(Method::NodePublishVolume, id, publish).await
+        self.driver
+            .carry_out(Method::NodePublishVolume, id, publish)
+            .await
     }
 
     async fn node_unpublish_volume(
@@ -407,6 +489,8 @@ impl proto::node_server::Node for NodeSide {
             drop(std::fs::remove_dir(path));
             Ok(proto::NodeUnpublishVolumeResponse {})
         };
-        self.driver.carry_out(Method::NodeUnpublishVolume, id, unpublish).await
+        self.driver
+            .carry_out(Method::NodeUnpublishVolume, id, unpublish)
+            .await
     }
 }

@@ -24,7 +24,12 @@ pub enum Member {
 impl Member {
     /// The processes of a cluster with so many nodes.
     pub fn all(nodes: u8) -> Vec<Self> {
-        let mut all = vec![Self::Control, Self::Scheduler, Self::Provisioner, Self::Attacher];
+        let mut all = vec![
+            Self::Control,
+            Self::Scheduler,
+            Self::Provisioner,
+            Self::Attacher,
+        ];
         all.extend((1..=nodes).map(Self::Node));
         all
     }

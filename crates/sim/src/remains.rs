@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::world::World;
 use crate::witness::Objects;
+use crate::world::World;
 
 /// Where a node keeps what belongs to volumes.
 const FOLDERS: [&str; 2] = ["pods", STAGED];
@@ -34,7 +34,10 @@ fn objects(objects: &Objects) -> Vec<String> {
     for (key, claim) in &objects.claims {
         let meta = &claim.metadata;
         let state = (claim.phase(), &meta.finalizers, meta.is_deleting());
-        lines.push(format!("claim {key} {state:?} -> {}", claim.spec.volume_name));
+        lines.push(format!(
+            "claim {key} {state:?} -> {}",
+            claim.spec.volume_name
+        ));
     }
     for (name, volume) in &objects.volumes {
         let meta = &volume.metadata;
@@ -63,7 +66,10 @@ fn objects(objects: &Objects) -> Vec<String> {
 fn files(folder: &Path, root: &Path, lines: &mut Vec<String>) {
     for path in entries(folder) {
         if !folder.ends_with(STAGED) {
-            lines.push(format!("file {}", path.strip_prefix(root).unwrap_or(&path).display()));
+            lines.push(format!(
+                "file {}",
+                path.strip_prefix(root).unwrap_or(&path).display()
+            ));
         }
         if path.is_dir() {
             files(&path, root, lines);
@@ -72,8 +78,12 @@ fn files(folder: &Path, root: &Path, lines: &mut Vec<String>) {
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
-    let Ok(read) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut paths: Vec<_> = read.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    let Ok(read) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut paths: Vec<_> = read
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .collect();
     paths.sort();
     paths
 }

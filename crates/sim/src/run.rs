@@ -21,9 +21,9 @@ use crate::wire::{Call, Nature};
 use crate::world::{Making, StartSidecar, World, roles};
 
 /// After the script, the world gets this long to come to rest.
-const REST: Duration = Duration::from_secs(60);
+const REST: Duration = Duration::from_secs(30);
 /// And must then be silent this long.
-const SILENCE: Duration = Duration::from_secs(120);
+const SILENCE: Duration = Duration::from_secs(60);
 /// The longest that a call takes at the driver.
 const LATENCY: Duration = Duration::from_millis(20);
 
@@ -73,7 +73,10 @@ impl Scenario {
     /// With another provisioner.
     #[must_use]
     pub fn provisioner(self, provisioner: StartSidecar) -> Self {
-        Self { provisioner, ..self }
+        Self {
+            provisioner,
+            ..self
+        }
     }
 }
 
@@ -103,7 +106,10 @@ impl Report {
     pub fn complaints(&self, end: &str) -> Vec<String> {
         let mut complaints: Vec<String> = Vec::new();
         complaints.extend(self.stuck.as_ref().map(|stuck| format!("stuck: {stuck}")));
-        let broken = self.breaches.iter().map(|b| format!("{} broken: {}", b.rule, b.what));
+        let broken = self
+            .breaches
+            .iter()
+            .map(|b| format!("{} broken: {}", b.rule, b.what));
         complaints.extend(broken);
         if self.restless > 0 {
             complaints.push(format!("{} changes while all should rest", self.restless));
@@ -128,7 +134,11 @@ pub fn run(scenario: &Scenario, plan: &Plan, seed: u64) -> Report {
     let making = Making {
         seed,
         plan: plan.clone(),
-        temper: Temper { latency: LATENCY, troubles: scenario.troubles.clone(), seed },
+        temper: Temper {
+            latency: LATENCY,
+            troubles: scenario.troubles.clone(),
+            seed,
+        },
         nodes: scenario.nodes,
         provisioner: scenario.provisioner,
     };
@@ -193,12 +203,40 @@ pub fn errors(call: &Call) -> Vec<Fault> {
 
 /// A watch that ends at once, or after its first piece.
 pub fn cut_watches(call: &Call) -> Vec<Fault> {
-    if call.what.starts_with("WATCH") { [0, 1].map(Fault::Cut).to_vec() } else { Vec::new() }
+    if call.what.starts_with("WATCH") {
+        [0, 1].map(Fault::Cut).to_vec()
+    } else {
+        Vec::new()
+    }
 }
+
+/// How many of the possible runs a sweep makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// All of them.
+    Whole,
+    /// As many as this, chosen by the seed; all of them where the environment says
+    /// `ORLOP_SIM=whole`.
+    Sample(usize),
+}
+
+impl Extent {
+    fn choose(self, seed: u64, mut plans: Vec<Plan>) -> Vec<Plan> {
+        let whole = std::env::var_os("ORLOP_SIM").is_some_and(|extent| extent == "whole");
+        if let (Self::Sample(most), false) = (self, whole) {
+            fastrand::Rng::with_seed(seed).shuffle(&mut plans);
+            plans.truncate(most);
+        }
+        plans
+    }
+}
+
+/// Which faults a sweep tries at a call.
+pub type Strikes = fn(&Call) -> Vec<Fault>;
 
 /// Runs the scenario without a fault, then once for every call of every process and every
 /// fault that `strikes` names, several at a time.
-pub fn sweep(scenario: &Scenario, seed: u64, strikes: fn(&Call) -> Vec<Fault>) -> Sweep {
+pub fn sweep(scenario: &Scenario, seed: u64, strikes: Strikes, extent: Extent) -> Sweep {
     let reference = run(scenario, &Plan::calm(), seed);
     let mut plans = Vec::new();
     for (member, calls) in &reference.calls {
@@ -207,6 +245,7 @@ pub fn sweep(scenario: &Scenario, seed: u64, strikes: fn(&Call) -> Vec<Fault>) -
             plans.extend(faults.map(|fault| Plan::one(*member, call.number, fault)));
         }
     }
+    let plans = extent.choose(seed, plans);
     let failures = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -217,7 +256,10 @@ pub fn sweep(scenario: &Scenario, seed: u64, strikes: fn(&Call) -> Vec<Fault>) -
                     let report = run(scenario, plan, seed);
                     let complaints = report.complaints(&reference.end);
                     if !complaints.is_empty() {
-                        failures.lock().expect("no worker panics").push((report, complaints));
+                        failures
+                            .lock()
+                            .expect("no worker panics")
+                            .push((report, complaints));
                     }
                 }
             });
@@ -225,7 +267,11 @@ pub fn sweep(scenario: &Scenario, seed: u64, strikes: fn(&Call) -> Vec<Fault>) -
     });
     let mut failures = failures.into_inner().expect("no worker panics");
     failures.sort_by(|(a, _), (b, _)| a.replay.cmp(&b.replay));
-    Sweep { runs: plans.len(), reference, failures }
+    Sweep {
+        runs: plans.len(),
+        reference,
+        failures,
+    }
 }
 
 impl Sweep {
@@ -238,7 +284,9 @@ impl Sweep {
             self.reference.replay,
             self.reference.trace
         );
-        let Some((first, _)) = self.failures.first() else { return };
+        let Some((first, _)) = self.failures.first() else {
+            return;
+        };
         let told = self.failures.iter().map(|(report, complaints)| {
             format!("replay: {}\n  {}\n", report.replay, complaints.join("\n  "))
         });

@@ -17,7 +17,10 @@ pub struct Trace {
 impl Trace {
     /// An empty record that begins now.
     pub fn begin() -> Self {
-        Self { began: Instant::now(), lines: Arc::default() }
+        Self {
+            began: Instant::now(),
+            lines: Arc::default(),
+        }
     }
 
     /// Writes a line down.

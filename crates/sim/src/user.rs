@@ -86,7 +86,8 @@ impl User {
 
     /// Creates a namespace.
     pub async fn namespace(&self, name: &str) {
-        self.create::<Namespace>(json!({"metadata": {"name": name}})).await;
+        self.create::<Namespace>(json!({"metadata": {"name": name}}))
+            .await;
     }
 
     /// Deletes a pod, gracefully.
@@ -96,7 +97,8 @@ impl User {
 
     /// Deletes a claim.
     pub async fn delete_claim(&self, name: &str) {
-        self.delete::<Claim>(&Key::namespaced("default", name)).await;
+        self.delete::<Claim>(&Key::namespaced("default", name))
+            .await;
     }
 
     /// Deletes a volume's object.
@@ -105,7 +107,10 @@ impl User {
     }
 
     async fn delete<K: Kind>(&self, key: &Key) {
-        let deleted = self.cluster.delete::<K>(key, &Preconditions::default()).await;
+        let deleted = self
+            .cluster
+            .delete::<K>(key, &Preconditions::default())
+            .await;
         deleted.expect("the user may delete anything");
         self.witness.look();
     }
@@ -118,11 +123,16 @@ impl User {
         let mut changes = self.witness.changes();
         let wait = async {
             while !self.witness.objects(&holds) {
-                changes.changed().await.expect("the witness lives as long as the user");
+                changes
+                    .changed()
+                    .await
+                    .expect("the witness lives as long as the user");
             }
         };
         let waited = tokio::time::timeout(PATIENCE, wait).await;
-        waited.map_err(|_| Stuck { what: what.to_owned() })
+        waited.map_err(|_| Stuck {
+            what: what.to_owned(),
+        })
     }
 
     /// Waits until a pod runs.
@@ -144,8 +154,10 @@ impl User {
     /// As [`User::until`].
     pub async fn until_pod_gone(&self, name: &str) -> Result<(), Stuck> {
         let key = Key::namespaced("default", name);
-        self.until(&format!("pod {name} is gone"), move |objects| !objects.pods.contains_key(&key))
-            .await
+        self.until(&format!("pod {name} is gone"), move |objects| {
+            !objects.pods.contains_key(&key)
+        })
+        .await
     }
 
     /// Waits until a claim is bound.
@@ -166,9 +178,12 @@ impl User {
     /// # Errors
     /// As [`User::until`].
     pub async fn until_all_gone(&self) -> Result<(), Stuck> {
-        self.until("all claims, volumes, attachments and pods are gone", |objects| {
-            objects.claims.is_empty() && objects.volumes.is_empty() && nothing_attached(objects)
-        })
+        self.until(
+            "all claims, volumes, attachments and pods are gone",
+            |objects| {
+                objects.claims.is_empty() && objects.volumes.is_empty() && nothing_attached(objects)
+            },
+        )
         .await
     }
 
@@ -177,7 +192,8 @@ impl User {
     /// # Errors
     /// As [`User::until`].
     pub async fn until_nothing_attached(&self) -> Result<(), Stuck> {
-        self.until("all pods and attachments are gone", nothing_attached).await
+        self.until("all pods and attachments are gone", nothing_attached)
+            .await
     }
 
     /// Lets simulated time pass.

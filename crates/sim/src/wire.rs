@@ -73,19 +73,35 @@ impl Ledger {
         for byte in member.to_string().bytes() {
             salted = fastrand::Rng::with_seed(salted.u64(..) ^ u64::from(byte));
         }
-        let counted = Arc::new(Mutex::new(Counted { calls: Vec::new(), random: salted }));
-        Self { member, plan, trace, counted }
+        let counted = Arc::new(Mutex::new(Counted {
+            calls: Vec::new(),
+            random: salted,
+        }));
+        Self {
+            member,
+            plan,
+            trace,
+            counted,
+        }
     }
 
     /// The calls that it made.
     pub fn calls(&self) -> Vec<Call> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner).calls.clone()
+        self.counted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .calls
+            .clone()
     }
 
     fn count(&self, what: &str, nature: Nature) -> (u64, Option<Fault>) {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let number = counted.calls.len() as u64 + 1;
-        counted.calls.push(Call { number, what: what.to_owned(), nature });
+        counted.calls.push(Call {
+            number,
+            what: what.to_owned(),
+            nature,
+        });
         (number, self.plan.at(self.member, number))
     }
 
@@ -106,17 +122,31 @@ pub struct Wire {
 impl Wire {
     /// A new life. Its end is told to `deaths`.
     pub fn new(ledger: Ledger, deaths: mpsc::UnboundedSender<Member>) -> Self {
-        Self { ledger, ended: Arc::default(), deaths }
+        Self {
+            ledger,
+            ended: Arc::default(),
+            deaths,
+        }
     }
 
     /// The API server through this wire.
     pub fn client(&self, api: ApiService, witness: Witness) -> kube::Client {
-        kube::Client::new(ApiWire { wire: self.clone(), api, witness }, "default")
+        kube::Client::new(
+            ApiWire {
+                wire: self.clone(),
+                api,
+                witness,
+            },
+            "default",
+        )
     }
 
     /// What stands between this process and its driver.
     pub fn gate(&self) -> Arc<dyn Gate> {
-        Arc::new(CsiWire { wire: self.clone(), struck: Mutex::default() })
+        Arc::new(CsiWire {
+            wire: self.clone(),
+            under_way: Mutex::default(),
+        })
     }
 
     /// Takes the next number for a call; waits for ever if the process has ended.
@@ -126,18 +156,24 @@ impl Wire {
         }
         let (number, fault) = self.ledger.count(what, nature);
         let strike = fault.map(|fault| format!(" [{fault}]")).unwrap_or_default();
-        self.ledger.trace.say(format!("{} #{number} {what}{strike}", self.ledger.member));
+        self.ledger
+            .trace
+            .say(format!("{} #{number} {what}{strike}", self.ledger.member));
         (number, fault)
     }
 
     fn finish(&self, number: u64, outcome: &str) {
-        self.ledger.trace.say(format!("{} #{number} = {outcome}", self.ledger.member));
+        self.ledger
+            .trace
+            .say(format!("{} #{number} = {outcome}", self.ledger.member));
     }
 
     /// The process dies here.
     async fn end<T>(&self) -> T {
         if !self.ended.swap(true, Ordering::Relaxed) {
-            self.ledger.trace.say(format!("{} dies", self.ledger.member));
+            self.ledger
+                .trace
+                .say(format!("{} dies", self.ledger.member));
             let _a_supervisor_that_is_gone_restarts_nothing = self.deaths.send(self.ledger.member);
         }
         std::future::pending().await
@@ -173,12 +209,23 @@ impl Service<Request<Body>> for ApiWire {
 
 impl ApiWire {
     async fn send(self, request: Request<Body>) -> Answer {
-        let watching = request.uri().query().is_some_and(|query| query.contains("watch=true"));
-        let verb = if watching { "WATCH" } else { request.method().as_str() };
+        let watching = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("watch=true"));
+        let verb = if watching {
+            "WATCH"
+        } else {
+            request.method().as_str()
+        };
         let what = format!("{verb} {}", request.uri().path());
         let is_look =
             request.method() == http::Method::GET || request.uri().path().ends_with("/events");
-        let nature = if is_look { Nature::Look } else { Nature::Effect };
+        let nature = if is_look {
+            Nature::Look
+        } else {
+            Nature::Effect
+        };
         let (number, fault) = self.wire.begin(&what, nature).await;
         match fault {
             Some(Fault::Crash(Phase::Before)) => return self.wire.end().await,
@@ -192,7 +239,9 @@ impl ApiWire {
             witness.look();
             reply
         });
-        let Ok(reply) = carried_out.await else { return self.refuse(number) };
+        let Ok(reply) = carried_out.await else {
+            return self.refuse(number);
+        };
         match fault {
             Some(Fault::Crash(Phase::After)) => return self.wire.end().await,
             Some(Fault::Error(Phase::After)) => return self.refuse(number),
@@ -202,7 +251,11 @@ impl ApiWire {
         if !watching {
             return reply.map(|body| body.map_err(Into::into).boxed_unsync());
         }
-        let pieces = if let Some(Fault::Cut(pieces)) = fault { pieces } else { usize::MAX };
+        let pieces = if let Some(Fault::Cut(pieces)) = fault {
+            pieces
+        } else {
+            usize::MAX
+        };
         let ledger = self.wire.ledger.clone();
         reply.map(|body| {
             let late = BodyStream::new(body).take(pieces).then(move |piece| {
@@ -226,11 +279,16 @@ impl ApiWire {
     }
 }
 
+/// What a call to the driver is known by between its two halves.
+type CallKey = (Method, String);
+/// A call's number and what awaits it.
+type Numbered = (u64, Option<Fault>);
+
 /// The driver as one process reaches it.
 struct CsiWire {
     wire: Wire,
     /// The calls under way that have a number, and what awaits them when they return.
-    struck: Mutex<BTreeMap<(Method, String), (u64, Option<Fault>)>>,
+    under_way: Mutex<BTreeMap<CallKey, Numbered>>,
 }
 
 impl Gate for CsiWire {
@@ -245,7 +303,10 @@ impl Gate for CsiWire {
                     Err(Status::internal("the simulation fails this call"))
                 }
                 _ => {
-                    let mut struck = self.struck.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut struck = self
+                        .under_way
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner);
                     struck.insert((call.method, call.subject.clone()), (number, fault));
                     Ok(())
                 }
@@ -257,7 +318,10 @@ impl Gate for CsiWire {
         Box::pin(async move {
             let key = (call.method, call.subject.clone());
             let struck = {
-                let mut struck = self.struck.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut struck = self
+                    .under_way
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
                 struck.remove(&key)
             };
             match struck {

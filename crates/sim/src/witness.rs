@@ -75,7 +75,10 @@ impl Witness {
             names: BTreeMap::new(),
             changes: 0,
         };
-        Self { state: Arc::new(Mutex::new(state)), changed: Arc::new(watch::Sender::new(0)) }
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            changed: Arc::new(watch::Sender::new(0)),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -130,7 +133,10 @@ impl Witness {
         let mut state = self.lock();
         state.facts.volumes = backend.volumes().keys().cloned().collect();
         let attached = backend.volumes().iter().flat_map(|(id, volume)| {
-            volume.attached.keys().map(|node| (id.clone(), node.clone()))
+            volume
+                .attached
+                .keys()
+                .map(|node| (id.clone(), node.clone()))
         });
         state.facts.attached = attached.collect();
         state.blame(breaches);
@@ -187,7 +193,8 @@ impl State {
             .filter(|resource| !matches!(&***resource, "events" | "leases.coordination.k8s.io"))
             .flat_map(|resource| {
                 let news = store.events_after(resource, self.seen);
-                news.expect("the window is larger than what one call changes").cloned()
+                news.expect("the window is larger than what one call changes")
+                    .cloned()
             })
             .collect();
         events.sort_by_key(|event| event.revision());
@@ -198,9 +205,12 @@ impl State {
 
     fn take_in(&mut self, event: &Event) {
         let what = if event.deleted { "gone" } else { "is" };
-        self.trace.say(format!("  {} {what} at {}", event.key, event.revision()));
+        self.trace
+            .say(format!("  {} {what} at {}", event.key, event.revision()));
         let uid = event.object.meta.uid.to_string();
-        self.names.entry(uid).or_insert_with(|| format!("<uid of {}>", event.key));
+        self.names
+            .entry(uid)
+            .or_insert_with(|| format!("<uid of {}>", event.key));
         match &*event.key.resource {
             "persistentvolumeclaims" => {
                 put(&mut self.objects.claims, event, Key::clone);
@@ -217,7 +227,11 @@ impl State {
                 let before = put(&mut self.objects.attachments, event, |key| key.name.clone());
                 self.changes += 1;
                 if let (true, Some(attachment)) = (event.deleted, before) {
-                    self.blame(rules::attachment_gone(&self.objects, &self.facts, &attachment));
+                    self.blame(rules::attachment_gone(
+                        &self.objects,
+                        &self.facts,
+                        &attachment,
+                    ));
                 }
             }
             "pods" => {
@@ -236,7 +250,8 @@ impl State {
         for breach in breaches {
             // A state that lasts is one breach, not one per look.
             if !self.breaches.contains(&breach) {
-                self.trace.say(format!("BREACH {}: {}", breach.rule, breach.what));
+                self.trace
+                    .say(format!("BREACH {}: {}", breach.rule, breach.what));
                 self.breaches.push(breach);
             }
         }
@@ -251,5 +266,9 @@ fn put<K: Kind, I: Ord>(
 ) -> Option<K> {
     let object: K = serde_json::from_slice(&event.object.json).expect("the server wrote it");
     let at = by(&object.key());
-    if event.deleted { map.remove(&at) } else { map.insert(at, object) }
+    if event.deleted {
+        map.remove(&at)
+    } else {
+        map.insert(at, object)
+    }
 }

@@ -24,7 +24,6 @@ use crate::witness::Witness;
 pub(crate) mod roles;
 mod runner;
 
-
 /// How long a process that died stays away.
 const AWAY: Duration = Duration::from_secs(2);
 
@@ -73,7 +72,13 @@ impl World {
     /// Makes a cluster whose nodes keep their files below `root`, and starts it. Needs a
     /// tokio runtime whose clock is paused.
     pub async fn start(making: Making, root: &Path) -> Self {
-        let Making { seed, plan, temper, nodes, provisioner } = making;
+        let Making {
+            seed,
+            plan,
+            temper,
+            nodes,
+            provisioner,
+        } = making;
         let clock = Clock::simulated(Timestamp::from_second(BEGINNING).expect("a time"));
         let random = Mutex::new(fastrand::Rng::with_seed(seed));
         let config = Config {
@@ -81,17 +86,24 @@ impl World {
             logs: None,
             clock: orlop_apiserver::Clock::new(move || clock.now()),
             entropy: Entropy::new(move || {
-                random.lock().unwrap_or_else(PoisonError::into_inner).u128(..)
+                random
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .u128(..)
             }),
         };
-        let server = ApiServer::open(config).await.expect("a store in memory opens");
+        let server = ApiServer::open(config)
+            .await
+            .expect("a store in memory opens");
         let trace = Trace::begin();
         let witness = Witness::new(server.store().clone(), trace.clone());
         let driver = FakeDriver::new(temper, witness.clone());
         let plan = Arc::new(plan);
         let ledger = |member| Ledger::new(member, Arc::clone(&plan), seed, trace.clone());
         let members = Member::all(nodes);
-        let places = members.iter().filter(|member| matches!(member, Member::Node(_)));
+        let places = members
+            .iter()
+            .filter(|member| matches!(member, Member::Node(_)));
         let places = places.map(|member| {
             let name = member.to_string();
             let (folder, socket) = (root.join(&name), driver.serve_node(&name));
@@ -101,7 +113,10 @@ impl World {
         let (deaths, dead) = mpsc::unbounded_channel();
         let inner = Inner {
             nodes: places.collect(),
-            ledgers: members.iter().map(|member| (*member, ledger(*member))).collect(),
+            ledgers: members
+                .iter()
+                .map(|member| (*member, ledger(*member)))
+                .collect(),
             controller: driver.serve_controller(),
             server,
             trace,
@@ -112,7 +127,9 @@ impl World {
             deaths,
             lives: Mutex::default(),
         };
-        let world = Self { inner: Arc::new(inner) };
+        let world = Self {
+            inner: Arc::new(inner),
+        };
         for member in members {
             world.revive(member);
         }
@@ -147,7 +164,11 @@ impl World {
 
     /// The calls that each process made so far.
     pub fn calls(&self) -> BTreeMap<Member, Vec<Call>> {
-        self.inner.ledgers.iter().map(|(member, ledger)| (*member, ledger.calls())).collect()
+        self.inner
+            .ledgers
+            .iter()
+            .map(|(member, ledger)| (*member, ledger.calls()))
+            .collect()
     }
 
     async fn supervise(self, mut dead: mpsc::UnboundedReceiver<Member>) {
@@ -185,6 +206,9 @@ impl World {
     }
 
     fn lives(&self) -> std::sync::MutexGuard<'_, BTreeMap<Member, Process>> {
-        self.inner.lives.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner
+            .lives
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

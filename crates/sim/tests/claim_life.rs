@@ -1,7 +1,9 @@
 //! A claim's whole life, with a fault at every call of every process in turn.
 
 use orlop_sim::faults::Plan;
-use orlop_sim::run::{Scenario, Sweep, crashes, crashes_at_effects, cut_watches, errors, run, sweep};
+use orlop_sim::run::{
+    Extent, Scenario, Sweep, crashes, crashes_at_effects, cut_watches, errors, run, sweep,
+};
 
 const SEED: u64 = 1;
 
@@ -40,7 +42,12 @@ fn report(sweep: &Sweep) {
         .iter()
         .map(|(member, calls)| format!("{member} {}", calls.len()))
         .collect();
-    println!("{}: {} runs; calls: {}", reference.replay, sweep.runs, calls.join(", "));
+    println!(
+        "{}: {} runs; calls: {}",
+        reference.replay,
+        sweep.runs,
+        calls.join(", ")
+    );
 }
 
 #[test]
@@ -56,24 +63,29 @@ fn one_seed_gives_one_trace() {
 
 #[test]
 fn a_whole_life_survives_a_crash_at_every_call() {
-    let sweep = sweep(&whole_life(), SEED, crashes);
+    let sweep = sweep(&whole_life(), SEED, crashes, Extent::Whole);
     report(&sweep);
     assert_eq!(sweep.reference.end, "", "nothing is left");
 }
 
 #[test]
 fn a_whole_life_survives_an_error_at_every_call() {
-    report(&sweep(&whole_life(), SEED + 2, errors));
+    report(&sweep(&whole_life(), SEED + 2, errors, Extent::Sample(16)));
 }
 
 #[test]
 fn a_whole_life_survives_the_end_of_every_watch() {
-    report(&sweep(&whole_life(), SEED + 3, cut_watches));
+    report(&sweep(
+        &whole_life(),
+        SEED + 3,
+        cut_watches,
+        Extent::Sample(8),
+    ));
 }
 
 #[test]
 fn an_immediate_claim_survives_a_crash_at_every_effect() {
-    let sweep = sweep(&immediate(), SEED, crashes_at_effects);
+    let sweep = sweep(&immediate(), SEED, crashes_at_effects, Extent::Sample(16));
     report(&sweep);
     assert_eq!(sweep.reference.end, "", "nothing is left");
 }

@@ -7,7 +7,7 @@ use orlop_model::{Claim, Kind as _, Meta, ReclaimPolicy, Volume, well_known};
 use orlop_runtime::{Backoff, Outcome, Preconditions, Process, Queue, work};
 use orlop_sim::driver::{self, Trouble};
 use orlop_sim::faults::Plan;
-use orlop_sim::run::{Report, Scenario, crashes_at_effects, run, sweep};
+use orlop_sim::run::{Extent, Report, Scenario, crashes_at_effects, run, sweep};
 
 const SEED: u64 = 5;
 
@@ -32,7 +32,11 @@ fn a_driver_that_only_pretends_to_delete_is_found() {
     let scenario = story().trouble(Method::DeleteVolume, 1, Trouble::Pretended);
     let report = run(&scenario, &Plan::calm(), SEED);
     assert!(rules(&report).contains(&"I05"), "{:?}", report.breaches);
-    assert!(report.end.contains("backend vol-pvc-"), "the leak shows: {}", report.end);
+    assert!(
+        report.end.contains("backend vol-pvc-"),
+        "the leak shows: {}",
+        report.end
+    );
     assert!(!report.complaints("").is_empty());
 }
 
@@ -45,7 +49,11 @@ fn a_driver_that_never_deletes_leaves_the_user_waiting() {
     }
     let report = run(&scenario, &Plan::calm(), SEED);
     assert!(report.stuck.is_some());
-    assert!(report.end.contains("Released"), "it shows where: {}", report.end);
+    assert!(
+        report.end.contains("Released"),
+        "it shows where: {}",
+        report.end
+    );
 }
 
 #[test]
@@ -53,7 +61,11 @@ fn a_provisioner_without_a_record_of_its_intent_is_found() {
     let scenario = story().provisioner(careless);
     let calm = run(&scenario, &Plan::calm(), SEED);
     assert!(rules(&calm).contains(&"I14"), "{:?}", calm.breaches);
-    assert_eq!(calm.stuck, None, "all goes well while nobody dies: {}", calm.trace);
+    assert_eq!(
+        calm.stuck, None,
+        "all goes well while nobody dies: {}",
+        calm.trace
+    );
 
     // And when it dies at the wrong moment while the claim goes, the volume leaks.
     let impatient = Scenario::new("broken and impatient", |user| {
@@ -65,8 +77,16 @@ fn a_provisioner_without_a_record_of_its_intent_is_found() {
             user.until_all_gone().await
         })
     });
-    let sweep = sweep(&impatient.provisioner(careless), SEED, crashes_at_effects);
-    let leaks = sweep.failures.iter().filter(|(report, _)| report.end.contains("backend vol-"));
+    let sweep = sweep(
+        &impatient.provisioner(careless),
+        SEED,
+        crashes_at_effects,
+        Extent::Whole,
+    );
+    let leaks = sweep
+        .failures
+        .iter()
+        .filter(|(report, _)| report.end.contains("backend vol-"));
     assert!(leaks.count() > 0, "no leak among {} runs", sweep.runs);
 }
 
@@ -91,7 +111,10 @@ fn careless(process: &Process, driver: Driver) {
             let (claims, volumes) = (claims.clone(), volumes.clone());
             let (cluster, driver) = (cluster.clone(), driver.clone());
             async move {
-                let claim = claims.all().into_iter().find(|claim| claim.metadata.name == name);
+                let claim = claims
+                    .all()
+                    .into_iter()
+                    .find(|claim| claim.metadata.name == name);
                 let volume = volumes.all().into_iter().next();
                 match (claim, volume) {
                     (Some(claim), None) if claim.provisioner() == Some(driver::NAME) => {
@@ -99,10 +122,17 @@ fn careless(process: &Process, driver: Driver) {
                             return Outcome::Retry;
                         };
                         let volume = record(&claim, made.volume.unwrap_or_default());
-                        cluster.create(&volume).await.map_or(Outcome::Retry, |_| Outcome::Done)
+                        cluster
+                            .create(&volume)
+                            .await
+                            .map_or(Outcome::Retry, |_| Outcome::Done)
                     }
                     (None, Some(volume)) => {
-                        let id = volume.spec.csi.as_ref().map(|csi| csi.volume_handle.clone());
+                        let id = volume
+                            .spec
+                            .csi
+                            .as_ref()
+                            .map(|csi| csi.volume_handle.clone());
                         let request = proto::DeleteVolumeRequest {
                             volume_id: id.unwrap_or_default(),
                             ..Default::default()
@@ -128,7 +158,9 @@ fn order(claim: &Claim) -> proto::CreateVolumeRequest {
         name: format!("pvc-{}", claim.metadata.uid),
         volume_capabilities: vec![proto::VolumeCapability {
             access_type: Some(AccessType::Mount(MountVolume::default())),
-            access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),
+            access_mode: Some(AccessMode {
+                mode: Mode::SingleNodeWriter.into(),
+            }),
         }],
         ..Default::default()
     }
@@ -136,10 +168,16 @@ fn order(claim: &Claim) -> proto::CreateVolumeRequest {
 
 fn record(claim: &Claim, made: proto::Volume) -> Volume {
     let mut volume = Volume {
-        metadata: Meta { name: format!("pvc-{}", claim.metadata.uid), ..Meta::default() },
+        metadata: Meta {
+            name: format!("pvc-{}", claim.metadata.uid),
+            ..Meta::default()
+        },
         ..Volume::default()
     };
-    let annotation = (well_known::PROVISIONED_BY.to_owned(), driver::NAME.to_owned());
+    let annotation = (
+        well_known::PROVISIONED_BY.to_owned(),
+        driver::NAME.to_owned(),
+    );
     volume.metadata.annotations = BTreeMap::from([annotation]);
     volume.spec.capacity = claim.spec.resources.requests.clone();
     volume.spec.access_modes = claim.spec.access_modes.clone();

@@ -5,11 +5,13 @@ use std::time::Duration;
 use orlop_csi::Method;
 use orlop_model::Key;
 use orlop_sim::driver::Trouble;
-use orlop_sim::run::{Scenario, crashes_at_effects, run, sweep};
 use orlop_sim::faults::Plan;
+use orlop_sim::run::{Extent, Scenario, crashes_at_effects, run, sweep};
 use tonic::Code;
 
 const SEED: u64 = 11;
+/// Runs per story by default.
+const SOME: Extent = Extent::Sample(12);
 
 #[test]
 fn a_kept_volume_stays_released_with_its_data() {
@@ -27,7 +29,7 @@ fn a_kept_volume_stays_released_with_its_data() {
             .await
         })
     });
-    let sweep = sweep(&scenario, SEED, crashes_at_effects);
+    let sweep = sweep(&scenario, SEED, crashes_at_effects, SOME);
     sweep.must_hold();
     let end = &sweep.reference.end;
     assert!(end.contains("Released"), "{end}");
@@ -52,7 +54,7 @@ fn a_second_pod_finds_the_same_volume() {
             user.until_all_gone().await
         })
     });
-    sweep(&scenario, SEED, crashes_at_effects).must_hold();
+    sweep(&scenario, SEED, crashes_at_effects, SOME).must_hold();
 }
 
 #[test]
@@ -74,7 +76,7 @@ fn two_pods_on_two_nodes_do_not_get_in_each_others_way() {
         })
     })
     .nodes(2);
-    sweep(&scenario, SEED, crashes_at_effects).must_hold();
+    sweep(&scenario, SEED, crashes_at_effects, SOME).must_hold();
 }
 
 /// The claim is deleted as soon as the provisioner has put its intent on record.
@@ -86,7 +88,9 @@ fn deleted_meanwhile(name: &'static str) -> Scenario {
             user.until("provisioning begins", |objects| {
                 let claim = objects.claims.get(&Key::namespaced("default", "data"));
                 claim.is_some_and(|claim| {
-                    claim.metadata.has_finalizer(orlop_model::well_known::PROVISIONING)
+                    claim
+                        .metadata
+                        .has_finalizer(orlop_model::well_known::PROVISIONING)
                 })
             })
             .await?;
@@ -99,7 +103,7 @@ fn deleted_meanwhile(name: &'static str) -> Scenario {
 #[test]
 fn a_claim_deleted_while_its_volume_is_made_leaves_nothing() {
     let scenario = deleted_meanwhile("deleted meanwhile");
-    let sweep = sweep(&scenario, SEED, crashes_at_effects);
+    let sweep = sweep(&scenario, SEED, crashes_at_effects, SOME);
     sweep.must_hold();
     assert_eq!(sweep.reference.end, "");
 }
@@ -107,9 +111,12 @@ fn a_claim_deleted_while_its_volume_is_made_leaves_nothing() {
 #[test]
 fn a_claim_deleted_while_the_answer_is_lost_leaves_nothing() {
     for code in [Code::DeadlineExceeded, Code::Unavailable] {
-        let scenario = deleted_meanwhile("answer lost")
-            .trouble(Method::CreateVolume, 1, Trouble::DoneButAnswered(code));
-        let sweep = sweep(&scenario, SEED, crashes_at_effects);
+        let scenario = deleted_meanwhile("answer lost").trouble(
+            Method::CreateVolume,
+            1,
+            Trouble::DoneButAnswered(code),
+        );
+        let sweep = sweep(&scenario, SEED, crashes_at_effects, SOME);
         sweep.must_hold();
         assert_eq!(sweep.reference.end, "");
     }
@@ -119,7 +126,7 @@ fn a_claim_deleted_while_the_answer_is_lost_leaves_nothing() {
 fn a_claim_deleted_before_the_volume_is_made_late_leaves_nothing() {
     let late = Trouble::DoneLate(Duration::from_secs(15));
     let scenario = deleted_meanwhile("made late").trouble(Method::CreateVolume, 1, late);
-    let sweep = sweep(&scenario, SEED, crashes_at_effects);
+    let sweep = sweep(&scenario, SEED, crashes_at_effects, SOME);
     sweep.must_hold();
     assert_eq!(sweep.reference.end, "");
 }
@@ -156,7 +163,11 @@ fn every_answer_of_the_driver_may_be_lost_once() {
             let scenario = whole_life.clone().trouble(method, 1, trouble);
             let report = run(&scenario, &Plan::calm(), SEED);
             let complaints = report.complaints("");
-            assert!(complaints.is_empty(), "{method} {trouble:?}: {complaints:#?}\n{}", report.trace);
+            assert!(
+                complaints.is_empty(),
+                "{method} {trouble:?}: {complaints:#?}\n{}",
+                report.trace
+            );
         }
     }
 }

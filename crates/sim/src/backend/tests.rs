@@ -13,7 +13,11 @@ fn order(name: &str) -> Order {
 }
 
 fn spot<'a>(volume: &'a str, path: &'a str) -> Spot<'a> {
-    Spot { volume, node: "n1", path }
+    Spot {
+        volume,
+        node: "n1",
+        path,
+    }
 }
 
 fn published() -> (Backend, String) {
@@ -21,12 +25,18 @@ fn published() -> (Backend, String) {
     let id = backend.create(order("a")).expect("a new name");
     backend.attach(&id, "n1", WRITES).expect("it is free");
     backend.stage(spot(&id, "/stage")).expect("it is attached");
-    backend.publish(spot(&id, "/pod"), "/stage", WRITES).expect("it is staged");
+    backend
+        .publish(spot(&id, "/pod"), "/stage", WRITES)
+        .expect("it is staged");
     (backend, id)
 }
 
 fn rules(backend: &mut Backend) -> Vec<&'static str> {
-    backend.take_breaches().into_iter().map(|breach| breach.rule).collect()
+    backend
+        .take_breaches()
+        .into_iter()
+        .map(|breach| breach.rule)
+        .collect()
 }
 
 #[test]
@@ -69,16 +79,32 @@ fn calls_out_of_order_are_refused_and_written_down() {
     let cases: &[(&str, &str, Call)] = &[
         ("delete while in use", "I04", |b, id| b.delete(id)),
         ("detach while staged", "I09", |b, id| b.detach(id, "n1")),
-        ("detach from all while staged", "I09", |b, id| b.detach(id, "")),
-        ("unstage while published", "I10", |b, id| b.unstage(spot(id, "/stage"))),
-        ("stage elsewhere", "I10", |b, id| b.stage(spot(id, "/other"))),
-        ("publish from elsewhere", "I10", |b, id| b.publish(spot(id, "/p"), "/x", WRITES)),
+        ("detach from all while staged", "I09", |b, id| {
+            b.detach(id, "")
+        }),
+        ("unstage while published", "I10", |b, id| {
+            b.unstage(spot(id, "/stage"))
+        }),
+        ("stage elsewhere", "I10", |b, id| {
+            b.stage(spot(id, "/other"))
+        }),
+        ("publish from elsewhere", "I10", |b, id| {
+            b.publish(spot(id, "/p"), "/x", WRITES)
+        }),
         ("a second node", "I06", |b, id| b.attach(id, "n2", WRITES)),
         ("stage unattached", "I10", |b, id| {
-            b.stage(Spot { volume: id, node: "n2", path: "/stage" })
+            b.stage(Spot {
+                volume: id,
+                node: "n2",
+                path: "/stage",
+            })
         }),
         ("another size", "I20", |b, _| {
-            b.create(Order { bytes: 7, ..order("a") }).map(|_| ())
+            b.create(Order {
+                bytes: 7,
+                ..order("a")
+            })
+            .map(|_| ())
         }),
     ];
     for (name, rule, call) in cases {
@@ -105,6 +131,10 @@ fn a_volume_answers_an_order_if_it_is_within_reach_of_one_of_its_places() {
     for (first, then, fits) in cases {
         let mut backend = Backend::default();
         backend.create(at(first)).expect("a new name");
-        assert_eq!(backend.create(at(then)).is_ok(), *fits, "{first:?}, then {then:?}");
+        assert_eq!(
+            backend.create(at(then)).is_ok(),
+            *fits,
+            "{first:?}, then {then:?}"
+        );
     }
 }

@@ -15,11 +15,16 @@ fn breach(rule: &'static str, what: String) -> Vec<Breach> {
 /// I14: a claim stands behind every volume that is made, and says so by its finalizer.
 pub(super) fn create(objects: &Objects, name: &str) -> Vec<Breach> {
     let uid = name.strip_prefix("pvc-").unwrap_or(name);
-    match objects.claims.values().find(|claim| claim.metadata.uid == uid) {
+    match objects
+        .claims
+        .values()
+        .find(|claim| claim.metadata.uid == uid)
+    {
         None => breach("I14", format!("CreateVolume {name}, but its claim is gone")),
-        Some(claim) if !claim.metadata.has_finalizer(well_known::PROVISIONING) => {
-            breach("I14", format!("CreateVolume {name}, but its claim doesn't say so"))
-        }
+        Some(claim) if !claim.metadata.has_finalizer(well_known::PROVISIONING) => breach(
+            "I14",
+            format!("CreateVolume {name}, but its claim doesn't say so"),
+        ),
         Some(_) => Vec::new(),
     }
 }
@@ -27,12 +32,18 @@ pub(super) fn create(objects: &Objects, name: &str) -> Vec<Breach> {
 /// I03 and I04: only what nobody has, and nobody wants to keep, is deleted.
 pub(super) fn delete(objects: &Objects, id: &str) -> Vec<Breach> {
     let mut breaches = Vec::new();
-    let volume = objects.volumes.values().find(|volume| handle(volume) == Some(id));
+    let volume = objects
+        .volumes
+        .values()
+        .find(|volume| handle(volume) == Some(id));
     let owner = match volume {
         Some(volume) => {
             let name = &volume.metadata.name;
             if volume.reclaim_policy() != ReclaimPolicy::Delete {
-                breaches.extend(breach("I03", format!("DeleteVolume {id}, but {name} is kept")));
+                breaches.extend(breach(
+                    "I03",
+                    format!("DeleteVolume {id}, but {name} is kept"),
+                ));
             }
             let mut attachments = objects.attachments.values();
             if let Some(attachment) = attachments.find(|a| a.volume_name() == name) {
@@ -40,23 +51,39 @@ pub(super) fn delete(objects: &Objects, id: &str) -> Vec<Breach> {
                 let what = format!("DeleteVolume {id} while an attachment to {at} stands");
                 breaches.extend(breach("I04", what));
             }
-            volume.spec.claim_ref.as_ref().map(|claim| claim.uid.clone())
+            volume
+                .spec
+                .claim_ref
+                .as_ref()
+                .map(|claim| claim.uid.clone())
         }
         // Made, but never recorded: the one who undoes it may do so while the claim goes.
         None => None,
     };
     if let Some(uid) = owner
-        && let Some(claim) = objects.claims.values().find(|claim| claim.metadata.uid == uid)
+        && let Some(claim) = objects
+            .claims
+            .values()
+            .find(|claim| claim.metadata.uid == uid)
     {
-        let what = format!("DeleteVolume {id} while claim {} stands", claim.metadata.name);
+        let what = format!(
+            "DeleteVolume {id} while claim {} stands",
+            claim.metadata.name
+        );
         breaches.extend(breach("I04", what));
     }
     if volume.is_none()
         && let Some(uid) = id.strip_prefix("vol-pvc-")
-        && let Some(claim) = objects.claims.values().find(|claim| claim.metadata.uid == uid)
+        && let Some(claim) = objects
+            .claims
+            .values()
+            .find(|claim| claim.metadata.uid == uid)
         && !claim.metadata.is_deleting()
     {
-        let what = format!("DeleteVolume {id} while claim {} wants it", claim.metadata.name);
+        let what = format!(
+            "DeleteVolume {id} while claim {} wants it",
+            claim.metadata.name
+        );
         breaches.extend(breach("I04", what));
     }
     breaches
@@ -74,13 +101,19 @@ pub(super) fn attach(objects: &Objects, id: &str, node: &str) -> Vec<Breach> {
     if recorded {
         return Vec::new();
     }
-    breach("I14", format!("ControllerPublishVolume {id} to {node} that no attachment records"))
+    breach(
+        "I14",
+        format!("ControllerPublishVolume {id} to {node} that no attachment records"),
+    )
 }
 
 /// I08: nothing is taken from a pod that runs.
 pub(super) fn unpublish(facts: &Facts, path: &str) -> Vec<Breach> {
     match facts.running.iter().find(|uid| path.contains(uid.as_str())) {
-        Some(uid) => breach("I08", format!("NodeUnpublishVolume {path} while pod {uid} runs")),
+        Some(uid) => breach(
+            "I08",
+            format!("NodeUnpublishVolume {path} while pod {uid} runs"),
+        ),
         None => Vec::new(),
     }
 }
@@ -91,7 +124,10 @@ pub(super) fn volume_gone(facts: &Facts, volume: &Volume) -> Vec<Breach> {
         Some(id)
             if volume.reclaim_policy() == ReclaimPolicy::Delete && facts.volumes.contains(id) =>
         {
-            breach("I05", format!("{} is gone while {id} exists", volume.metadata.name))
+            breach(
+                "I05",
+                format!("{} is gone while {id} exists", volume.metadata.name),
+            )
         }
         _ => Vec::new(),
     }
@@ -110,7 +146,10 @@ pub(super) fn attachment_gone(
         return breach("I27", what);
     };
     if facts.attached.contains(&(id.to_owned(), node.clone())) {
-        return breach("I27", format!("an attachment to {node} is gone while {id} is attached"));
+        return breach(
+            "I27",
+            format!("an attachment to {node} is gone while {id} is attached"),
+        );
     }
     Vec::new()
 }
@@ -120,7 +159,11 @@ pub(super) fn bindings(objects: &Objects) -> Vec<Breach> {
     let mut breaches = Vec::new();
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for volume in objects.volumes.values() {
-        let Some(claim) = volume.spec.claim_ref.as_ref().filter(|claim| !claim.uid.is_empty())
+        let Some(claim) = volume
+            .spec
+            .claim_ref
+            .as_ref()
+            .filter(|claim| !claim.uid.is_empty())
         else {
             continue;
         };
@@ -131,16 +174,32 @@ pub(super) fn bindings(objects: &Objects) -> Vec<Breach> {
         }
     }
     let mut taken: BTreeMap<&str, &str> = BTreeMap::new();
-    for claim in objects.claims.values().filter(|claim| claim.is_fully_bound()) {
-        let (name, volume) = (claim.metadata.name.as_str(), claim.spec.volume_name.as_str());
+    for claim in objects
+        .claims
+        .values()
+        .filter(|claim| claim.is_fully_bound())
+    {
+        let (name, volume) = (
+            claim.metadata.name.as_str(),
+            claim.spec.volume_name.as_str(),
+        );
         if let Some(other) = taken.insert(volume, name) {
-            breaches.extend(breach("I01", format!("{other} and {name} are both bound to {volume}")));
+            breaches.extend(breach(
+                "I01",
+                format!("{other} and {name} are both bound to {volume}"),
+            ));
         }
-        let owner = objects.volumes.get(volume).and_then(|volume| volume.spec.claim_ref.as_ref());
+        let owner = objects
+            .volumes
+            .get(volume)
+            .and_then(|volume| volume.spec.claim_ref.as_ref());
         if let Some(owner) = owner
             && owner.uid != claim.metadata.uid
         {
-            let what = format!("{name} is bound to {volume}, which belongs to {}", owner.name);
+            let what = format!(
+                "{name} is bound to {volume}, which belongs to {}",
+                owner.name
+            );
             breaches.extend(breach("I01", what));
         }
     }
@@ -148,6 +207,10 @@ pub(super) fn bindings(objects: &Objects) -> Vec<Breach> {
 }
 
 fn handle(volume: &Volume) -> Option<&str> {
-    let csi = volume.spec.csi.as_ref().filter(|csi| csi.driver == driver::NAME)?;
+    let csi = volume
+        .spec
+        .csi
+        .as_ref()
+        .filter(|csi| csi.driver == driver::NAME)?;
     Some(&csi.volume_handle)
 }

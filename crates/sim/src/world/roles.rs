@@ -41,8 +41,18 @@ pub(super) struct NodePlace {
 }
 
 impl NodePlace {
-    pub(super) fn new(name: String, root: PathBuf, socket: memory::Socket, runner: FakeRunner) -> Self {
-        Self { name, root, socket, runner }
+    pub(super) fn new(
+        name: String,
+        root: PathBuf,
+        socket: memory::Socket,
+        runner: FakeRunner,
+    ) -> Self {
+        Self {
+            name,
+            root,
+            socket,
+            runner,
+        }
     }
 
     pub(super) fn start(&self, process: &Process, wire: &Wire) {
@@ -62,7 +72,10 @@ impl NodePlace {
             let _announcer = announcer;
             std::future::pending().await
         });
-        let connector = InMemory { socket: self.socket.clone(), gate: wire.gate() };
+        let connector = InMemory {
+            socket: self.socket.clone(),
+            gate: wire.gate(),
+        };
         let seams = Seams {
             runner: Arc::new(self.runner.clone()),
             connector: Arc::new(connector),

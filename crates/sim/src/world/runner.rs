@@ -29,11 +29,17 @@ pub(super) struct FakeRunner {
 
 impl FakeRunner {
     pub(super) fn new(clock: Clock, witness: Witness) -> Self {
-        Self { clock, witness, containers: Arc::default() }
+        Self {
+            clock,
+            witness,
+            containers: Arc::default(),
+        }
     }
 
     fn containers(&self) -> MutexGuard<'_, BTreeMap<ContainerId, Arc<FakeContainer>>> {
-        self.containers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.containers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn find(&self, id: &ContainerId) -> Found {
@@ -83,7 +89,10 @@ impl Runner for FakeRunner {
     fn attempts(&self, pod: &PodUid) -> BTreeMap<String, BTreeSet<u32>> {
         let mut attempts: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
         for id in self.containers().keys().filter(|id| id.pod == *pod) {
-            attempts.entry(id.container.clone()).or_default().insert(id.attempt);
+            attempts
+                .entry(id.container.clone())
+                .or_default()
+                .insert(id.attempt);
         }
         attempts
     }
@@ -124,7 +133,10 @@ impl RunningContainer for FakeContainer {
     fn wait(&self) -> Work<'_, Finish> {
         let mut ended = self.finish.subscribe();
         Box::pin(async move {
-            let ended = ended.wait_for(Option::is_some).await.expect("the container is borrowed");
+            let ended = ended
+                .wait_for(Option::is_some)
+                .await
+                .expect("the container is borrowed");
             ended.clone().expect("it was waited for")
         })
     }
