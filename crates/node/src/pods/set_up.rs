@@ -193,7 +193,9 @@ impl Pods {
             return Err(SetUpError::NotOwner(key));
         }
         let name = &claim.spec.volume_name;
-        if claim.phase() != ClaimPhase::Bound || name.is_empty() {
+        // The scheduler places a pod once its claims are bound; that the phase says so too may
+        // be a write away. Whose the volume is, is checked below.
+        if claim.phase() == ClaimPhase::Lost || !claim.is_fully_bound() {
             return Err(SetUpError::ClaimNotBound(key));
         }
         let found = self
