@@ -15,7 +15,7 @@ use std::{io::IsTerminal, process::ExitCode};
 
 use clap::Parser;
 use cli::{Cli, Command};
-use tracing_subscriber::{EnvFilter, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -33,7 +33,9 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&cli.log)
+    let filter: Targets = cli
+        .log
+        .parse()
         .map_err(|e| anyhow::anyhow!("--log {:?} is no filter: {e}", cli.log))?;
     tracing_subscriber::registry()
         .with(filter)
