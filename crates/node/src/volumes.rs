@@ -121,6 +121,8 @@ struct State {
     devices: BTreeMap<DeviceKey, Device>,
     /// What stands in the node's `volumesInUse` for certain.
     reported: BTreeSet<String>,
+    /// A report was begun and not acknowledged: the node object may say more.
+    report_open: bool,
 }
 
 impl Volumes {
@@ -150,6 +152,7 @@ impl Volumes {
         let state = State {
             devices: devices.collect(),
             reported: BTreeSet::new(),
+            report_open: false,
         };
         Self {
             parts,

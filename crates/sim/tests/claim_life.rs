@@ -1,6 +1,6 @@
 //! A claim's whole life, with a fault at every call of every process in turn.
 
-use orlop_sim::faults::Plan;
+use orlop_sim::faults::{Fault, Member, Phase, Plan};
 use orlop_sim::run::{
     Extent, Scenario, Sweep, crashes, crashes_at_effects, cut_watches, errors, run, sweep,
 };
@@ -88,4 +88,26 @@ fn an_immediate_claim_survives_a_crash_at_every_effect() {
     let sweep = sweep(&immediate(), SEED, crashes_at_effects, Extent::Sample(16));
     report(&sweep);
     assert_eq!(sweep.reference.end, "", "nothing is left");
+}
+
+/// Found by the sweep of errors: a node that failed to report a volume as no longer in use
+/// took the report for made, and the volume stayed attached for ever.
+#[test]
+fn a_report_of_volumes_in_use_that_fails_is_made_again() {
+    let calm = run(&whole_life(), &Plan::calm(), SEED);
+    let node = Member::Node(1);
+    let reports = calm.calls[&node]
+        .iter()
+        .filter(|call| call.what.ends_with("/node-1/status"));
+    let last = reports.last().expect("the node reports").number;
+    for phase in Phase::ALL {
+        let plan = Plan::one(node, last, Fault::Error(phase));
+        let report = run(&whole_life(), &plan, SEED);
+        assert_eq!(
+            report.complaints(""),
+            Vec::<String>::new(),
+            "{}",
+            report.replay
+        );
+    }
 }

@@ -34,19 +34,24 @@ impl Volumes {
                 })
                 .map(super::DeviceKey::unique_name)
                 .collect();
-            if wanted == state.reported {
+            if wanted == state.reported && !state.report_open {
                 return Outcome::Done;
             }
             let kept: BTreeSet<String> = state.reported.intersection(&wanted).cloned().collect();
             let shrunk = kept.len() < state.reported.len();
             state.reported = kept;
+            state.report_open = true;
             (wanted, shrunk)
         };
         let patch = Patch::Merge(json!({"status": {"volumesInUse": wanted}}));
         let key = Key::cluster(&self.parts.node_name);
         match self.parts.cluster.patch_status::<Node>(&key, &patch).await {
             Ok(node) => {
-                self.state().reported = wanted;
+                {
+                    let mut state = self.state();
+                    state.reported = wanted;
+                    state.report_open = false;
+                }
                 // The attachments are read from a version that has this report.
                 self.parts.node.absorb(node);
                 self.look_at_all(None);
