@@ -5,9 +5,11 @@
 //! says what the caller may conclude. It never repeats a call by itself, and
 //! never shows a request's body.
 
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::uri::PathAndQuery;
 use tokio::time::Instant;
 use tonic::transport::Channel;
@@ -186,8 +188,9 @@ impl Driver {
         let span = call.span();
         let exchange = async {
             let deadline = self.deadlines.of(R::METHOD);
+            let request = request.encode_to_vec().into();
             let outcome = within(deadline, self.exchange(&call, request, deadline)).await;
-            self.conclude(&call, outcome)
+            self.conclude(&call, outcome.and_then(reply::decode))
         };
         exchange.instrument(span).await
     }
@@ -200,6 +203,7 @@ impl Driver {
         let open = async {
             let allowed = self.deadlines.of(R::METHOD);
             let ends = call.started + allowed;
+            let request = request.encode_to_vec().into();
             let outcome = within(allowed, self.open(&call, request, allowed)).await;
             let stream = match outcome {
                 Ok(stream) => stream,
@@ -210,39 +214,40 @@ impl Driver {
                 call,
                 ends,
                 stream: Some(stream),
+                of: PhantomData,
             })
         };
         open.instrument(span).await
     }
 
-    async fn exchange<R: Unary>(
+    async fn exchange(
         &self,
         call: &Outgoing,
-        request: R,
+        request: Bytes,
         deadline: Duration,
-    ) -> Result<R::Reply, Status> {
+    ) -> Result<Bytes, Status> {
         self.pass_before(call).await?;
         let mut grpc = self.grpc().await?;
-        let path = PathAndQuery::from_static(R::METHOD.path());
-        let codec = reply::ReplyCodec::<R, R::Reply>::default();
-        let outcome = grpc.unary(timed(request, deadline), path, codec).await;
+        let path = PathAndQuery::from_static(call.site.method.path());
+        let request = timed(request, deadline);
+        let outcome = grpc.unary(request, path, reply::BytesCodec).await;
         self.pass_after(call, outcome)
             .await
             .map(tonic::Response::into_inner)
     }
 
-    async fn open<R: Streams>(
+    async fn open(
         &self,
         call: &Outgoing,
-        request: R,
+        request: Bytes,
         deadline: Duration,
-    ) -> Result<Streaming<R::Reply>, Status> {
+    ) -> Result<Streaming<Bytes>, Status> {
         self.pass_before(call).await?;
         let mut grpc = self.grpc().await?;
-        let path = PathAndQuery::from_static(R::METHOD.path());
-        let codec = reply::ReplyCodec::<R, R::Reply>::default();
+        let path = PathAndQuery::from_static(call.site.method.path());
+        let request = timed(request, deadline);
         let outcome = grpc
-            .server_streaming(timed(request, deadline), path, codec)
+            .server_streaming(request, path, reply::BytesCodec)
             .await;
         self.pass_after(call, outcome)
             .await
@@ -367,7 +372,8 @@ pub struct Replies<R: Streams> {
     call: Outgoing,
     ends: Instant,
     /// Taken away once the stream has ended or failed.
-    stream: Option<Streaming<R::Reply>>,
+    stream: Option<Streaming<Bytes>>,
+    of: PhantomData<fn() -> R>,
 }
 
 impl<R: Streams> Replies<R> {
@@ -378,7 +384,8 @@ impl<R: Streams> Replies<R> {
             return Ok(None);
         };
         let left = self.ends.saturating_duration_since(Instant::now());
-        match within(left, stream.message()).await {
+        let next = within(left, stream.message()).await;
+        match next.and_then(|reply| reply.map(reply::decode).transpose()) {
             Ok(Some(reply)) => Ok(Some(reply)),
             last => {
                 self.stream = None;

@@ -1,6 +1,6 @@
 //! What makes a type a Kubernetes kind: where its objects live on the API server.
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use crate::meta::{Key, Meta, ObjectRef};
 
@@ -14,9 +14,10 @@ pub enum Scope {
 }
 
 /// A kind that the API server serves, as one of our projections.
-pub trait Kind:
-    Serialize + DeserializeOwned + Clone + Send + Sync + std::fmt::Debug + 'static
-{
+///
+/// Reading and writing JSON are methods here, not bounds: the code for them is large, and
+/// is then made once, in this crate, rather than in every crate that reads an object.
+pub trait Kind: Clone + Send + Sync + std::fmt::Debug + 'static {
     /// API group; empty for the core group.
     const GROUP: &'static str;
     /// Version within the group.
@@ -27,6 +28,18 @@ pub trait Kind:
     const PLURAL: &'static str;
     /// Where the objects live.
     const SCOPE: Scope;
+
+    /// Reads an object.
+    ///
+    /// # Errors
+    /// If it isn't one of this kind.
+    fn decode(json: &[u8]) -> Result<Self, serde_json::Error>;
+
+    /// The object as the API server takes it, without its API version and kind.
+    ///
+    /// # Errors
+    /// If a map in it has keys that JSON can't have.
+    fn encode(&self) -> Result<Value, serde_json::Error>;
 
     /// The object's metadata.
     fn meta(&self) -> &Meta;
@@ -72,6 +85,14 @@ macro_rules! kind {
             const KIND: &'static str = $kind;
             const PLURAL: &'static str = $plural;
             const SCOPE: $crate::kind::Scope = $crate::kind::Scope::$scope;
+
+            fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
+                serde_json::from_slice(json)
+            }
+
+            fn encode(&self) -> Result<serde_json::Value, serde_json::Error> {
+                serde_json::to_value(self)
+            }
 
             fn meta(&self) -> &$crate::meta::Meta {
                 &self.metadata

@@ -11,7 +11,10 @@ use std::{
 };
 
 use orlop_model::{Key, Kind};
+use serde_json::value::RawValue;
 use tokio::sync::watch;
+
+use crate::watch::Mirror;
 
 /// A change of one object.
 #[derive(Debug)]
@@ -243,6 +246,33 @@ impl<K: Kind> Cache<K> {
         for subscriber in subscribers.iter() {
             subscriber(change);
         }
+    }
+}
+
+impl<K: Kind> Mirror for Cache<K> {
+    fn put(&self, json: &[u8]) -> Result<(), serde_json::Error> {
+        K::decode(json).map(|object| Cache::put(self, object))
+    }
+
+    fn remove(&self, key: &Key) {
+        Cache::remove(self, key);
+    }
+
+    fn advance(&self, revision: u64) {
+        Cache::advance(self, revision);
+    }
+
+    fn replace(&self, items: &[Box<RawValue>], revision: u64) -> Vec<(usize, serde_json::Error)> {
+        let mut objects = Vec::with_capacity(items.len());
+        let mut unreadable = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            match K::decode(item.get().as_bytes()) {
+                Ok(object) => objects.push(object),
+                Err(error) => unreadable.push((index, error)),
+            }
+        }
+        Cache::replace(self, objects, revision);
+        unreadable
     }
 }
 

@@ -8,7 +8,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use orlop_model::{Key, Kind, Scope};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use crate::{
@@ -82,7 +82,7 @@ impl Cluster {
     /// Anything but "not found".
     pub async fn get<K: Kind>(&self, key: &Key) -> Result<Option<K>, ApiError> {
         let call = Call::new::<K>("get", Some(key));
-        found(self.object(call, Method::GET, Vec::new()).await)
+        found(self.object(&call, Method::GET, Vec::new()).await)
     }
 
     /// Reads all objects of a kind, of one namespace or (with `None`) of all.
@@ -90,11 +90,11 @@ impl Cluster {
     /// # Errors
     /// Any failure.
     pub async fn list<K: Kind>(&self, namespace: Option<&str>) -> Result<Vec<K>, ApiError> {
-        let call = Call::list::<K>(namespace);
-        let page: Page = self.object(call.clone(), Method::GET, Vec::new()).await?;
+        let call = Call::list(&Collection::of::<K>(namespace));
+        let page = self.read_page(&call).await?;
         page.items
             .iter()
-            .map(|item| serde_json::from_str(item.get()))
+            .map(|item| K::decode(item.get().as_bytes()))
             .collect::<Result<_, _>>()
             .map_err(|e| call.error(Refusal::Unreadable(e)))
     }
@@ -105,14 +105,11 @@ impl Cluster {
     /// `AlreadyExists` among others.
     pub async fn create<K: Kind>(&self, object: &K) -> Result<K, ApiError> {
         let mut call = Call::new::<K>("create", Some(&object.key()));
-        call.path = collection::<K>(Some(&object.meta().namespace));
-        let mut body =
-            serde_json::to_value(object).map_err(|e| call.error(Refusal::Unreadable(e)))?;
-        body["apiVersion"] = json!(K::api_version());
-        body["kind"] = json!(K::KIND);
-        call.content_type = "application/json";
-        self.object(call, Method::POST, body.to_string().into_bytes())
-            .await
+        call.path = Collection::of::<K>(Some(&object.meta().namespace)).path;
+        let body = object
+            .encode()
+            .map_err(|e| call.error(Refusal::Unreadable(e)))?;
+        self.post(call, body).await
     }
 
     /// Creates an object given as JSON, for fields that our projection doesn't hold.
@@ -131,12 +128,15 @@ impl Cluster {
             name: text("name"),
         };
         let mut call = Call::new::<K>("create", Some(&key));
-        call.path = collection::<K>(Some(&key.namespace));
+        call.path = Collection::of::<K>(Some(&key.namespace)).path;
+        self.post(call, body.clone()).await
+    }
+
+    async fn post<K: Kind>(&self, mut call: Call, mut body: Value) -> Result<K, ApiError> {
         call.content_type = "application/json";
-        let mut body = body.clone();
         body["apiVersion"] = json!(K::api_version());
         body["kind"] = json!(K::KIND);
-        self.object(call, Method::POST, body.to_string().into_bytes())
+        self.object(&call, Method::POST, body.to_string().into_bytes())
             .await
     }
 
@@ -161,7 +161,7 @@ impl Cluster {
 
     async fn patch_at<K: Kind>(&self, mut call: Call, patch: &Patch) -> Result<K, ApiError> {
         call.content_type = patch.content_type();
-        self.object(call, Method::PATCH, patch.body().to_string().into_bytes())
+        self.object(&call, Method::PATCH, patch.body().to_string().into_bytes())
             .await
     }
 
@@ -210,20 +210,23 @@ impl Cluster {
             .map(|_| ())
     }
 
-    /// One page of a list.
-    pub(crate) async fn page<K: Kind>(&self, query: &str) -> Result<Page, ApiError> {
-        let mut call = Call::list::<K>(None);
-        call.path.push('?');
-        call.path.push_str(query);
-        self.object(call, Method::GET, Vec::new()).await
+    /// One page of a list of what stands at a path.
+    pub(crate) async fn page(&self, at: &Collection, query: &str) -> Result<Page, ApiError> {
+        let mut call = Call::list(at);
+        call.path = format!("{}?{query}", at.path);
+        self.read_page(&call).await
+    }
+
+    async fn read_page(&self, call: &Call) -> Result<Page, ApiError> {
+        let bytes = self.send(call, Method::GET, Vec::new()).await?;
+        serde_json::from_slice(&bytes).map_err(|e| call.error(Refusal::Unreadable(e)))
     }
 
     /// Opens a watch; the body never ends by itself before the server's time-out.
-    pub(crate) async fn watch<K: Kind>(&self, query: &str) -> Result<Body, ApiError> {
-        let mut call = Call::list::<K>(None);
+    pub(crate) async fn watch(&self, at: &Collection, query: &str) -> Result<Body, ApiError> {
+        let mut call = Call::list(at);
         call.verb = "watch";
-        call.path.push_str("?watch=true&");
-        call.path.push_str(query);
+        call.path = format!("{}?watch=true&{query}", at.path);
         let response = self.raw(&call, Method::GET, Vec::new()).await?;
         if response.status().is_success() {
             return Ok(response.into_body());
@@ -231,14 +234,14 @@ impl Cluster {
         Err(refused(&call, response).await)
     }
 
-    async fn object<T: DeserializeOwned>(
+    async fn object<K: Kind>(
         &self,
-        call: Call,
+        call: &Call,
         method: Method,
         body: Vec<u8>,
-    ) -> Result<T, ApiError> {
-        let bytes = self.send(&call, method, body).await?;
-        serde_json::from_slice(&bytes).map_err(|e| call.error(Refusal::Unreadable(e)))
+    ) -> Result<K, ApiError> {
+        let bytes = self.send(call, method, body).await?;
+        K::decode(&bytes).map_err(|e| call.error(Refusal::Unreadable(e)))
     }
 
     async fn send(&self, call: &Call, method: Method, body: Vec<u8>) -> Result<Bytes, ApiError> {
@@ -289,7 +292,7 @@ struct Call {
 
 impl Call {
     fn new<K: Kind>(verb: &'static str, key: Option<&Key>) -> Self {
-        let mut path = collection::<K>(key.map(|k| k.namespace.as_str()));
+        let mut path = Collection::of::<K>(key.map(|k| k.namespace.as_str())).path;
         let mut what = K::PLURAL.to_owned();
         if let Some(key) = key {
             path.push('/');
@@ -304,11 +307,11 @@ impl Call {
         }
     }
 
-    fn list<K: Kind>(namespace: Option<&str>) -> Self {
+    fn list(at: &Collection) -> Self {
         Self {
             verb: "list",
-            what: K::PLURAL.to_owned(),
-            path: collection::<K>(namespace),
+            what: at.plural.to_owned(),
+            path: at.path.clone(),
             content_type: "",
         }
     }
@@ -322,20 +325,34 @@ impl Call {
     }
 }
 
-/// The path of a kind's objects, in one namespace or in all.
-fn collection<K: Kind>(namespace: Option<&str>) -> String {
-    let mut path = if K::GROUP.is_empty() {
-        format!("/api/{}", K::VERSION)
-    } else {
-        format!("/apis/{}/{}", K::GROUP, K::VERSION)
-    };
-    if let (Scope::Namespaced, Some(namespace)) = (K::SCOPE, namespace.filter(|n| !n.is_empty())) {
-        path.push_str("/namespaces/");
-        path.push_str(namespace);
+/// Where a kind's objects stand, in one namespace or in all.
+#[derive(Clone)]
+pub(crate) struct Collection {
+    pub(crate) kind: &'static str,
+    pub(crate) plural: &'static str,
+    path: String,
+}
+
+impl Collection {
+    pub(crate) fn of<K: Kind>(namespace: Option<&str>) -> Self {
+        let mut path = if K::GROUP.is_empty() {
+            format!("/api/{}", K::VERSION)
+        } else {
+            format!("/apis/{}/{}", K::GROUP, K::VERSION)
+        };
+        let namespace = namespace.filter(|n| !n.is_empty());
+        if let (Scope::Namespaced, Some(namespace)) = (K::SCOPE, namespace) {
+            path.push_str("/namespaces/");
+            path.push_str(namespace);
+        }
+        path.push('/');
+        path.push_str(K::PLURAL);
+        Self {
+            kind: K::KIND,
+            plural: K::PLURAL,
+            path,
+        }
     }
-    path.push('/');
-    path.push_str(K::PLURAL);
-    path
 }
 
 /// What the API server answers when it says no.

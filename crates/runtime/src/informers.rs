@@ -9,7 +9,11 @@ use std::{
 use orlop_model::Kind;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{cache::Cache, cluster::Cluster, watch::reflect};
+use crate::{
+    cache::Cache,
+    cluster::{Cluster, Collection},
+    watch::reflect,
+};
 
 /// The caches of a process. A kind costs one list and one watch, however many roles
 /// look at it, and nothing until the first one does.
@@ -58,7 +62,13 @@ impl Informers {
             return cache.clone();
         }
         let cache = Cache::<K>::new();
-        let task = reflect(self.cluster.clone(), selector.to_owned(), cache.clone());
+        let from = Collection::of::<K>(None);
+        let task = reflect(
+            self.cluster.clone(),
+            from,
+            selector.to_owned(),
+            cache.clone(),
+        );
         shared
             .tasks
             .push(AbortOnDropHandle::new(tokio::spawn(task)));

@@ -9,99 +9,198 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use futures::StreamExt;
 use http_body_util::BodyExt;
-use orlop_model::{Key, Kind};
+use orlop_model::{Key, Meta};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 use crate::{
     backoff::Backoff,
-    cache::Cache,
-    cluster::{Cluster, Status},
+    cluster::{Cluster, Collection, Status},
     error::{ApiError, Refusal},
 };
 
 const PAGE: usize = 500;
 /// How long the server may keep one watch open. Upstream takes five to ten minutes.
 const WATCH_SECONDS: u32 = 290;
+/// A watch that ends sooner, with nothing told, was not really one.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// What a watch is reflected into. Not generic, so that the loop below is compiled once
+/// and not once per kind and crate.
+pub(crate) trait Mirror: Send + Sync {
+    /// Takes in one object; an error means that it can't be read.
+    fn put(&self, json: &[u8]) -> Result<(), serde_json::Error>;
+    /// Lets one object go.
+    fn remove(&self, key: &Key);
+    /// The watch has come this far.
+    fn advance(&self, revision: u64);
+    /// This is all there is; gives back what can't be read.
+    fn replace(&self, items: &[Box<RawValue>], revision: u64) -> Vec<(usize, serde_json::Error)>;
+}
 
 /// Never returns.
-pub(crate) async fn reflect<K: Kind>(cluster: Cluster, selector: String, cache: Cache<K>) {
-    let backoff = Backoff {
-        first: Duration::from_millis(100),
-        most: Duration::from_secs(10),
+pub(crate) async fn reflect(
+    cluster: Cluster,
+    from: Collection,
+    selector: String,
+    mirror: impl Mirror,
+) {
+    let reflection = Reflection {
+        cluster,
+        from,
+        selector,
+        mirror: &mirror,
     };
-    let mut failures = 0;
-    let mut resume: Option<String> = None;
-    loop {
-        let result = match resume.clone() {
-            None => list(&cluster, &selector, &cache)
-                .await
-                .map(|version| resume = Some(version)),
-            Some(version) => {
-                let mut at = version.clone();
-                let ended = follow(&cluster, &selector, &cache, &mut at).await;
-                let moved = at != version;
-                resume = Some(at);
-                if moved {
-                    failures = 0;
-                }
-                ended
-            }
+    reflection.run().await;
+}
+
+struct Reflection<'a> {
+    cluster: Cluster,
+    from: Collection,
+    selector: String,
+    mirror: &'a dyn Mirror,
+}
+
+impl Reflection<'_> {
+    async fn run(&self) {
+        let backoff = Backoff {
+            first: Duration::from_millis(100),
+            most: Duration::from_secs(10),
         };
-        match result {
-            Ok(()) => failures = 0,
-            Err(error) => {
-                if error.is_expired() {
-                    debug!(kind = K::KIND, "the watch is too far behind; listing again");
-                    resume = None;
-                } else {
-                    warn!(kind = K::KIND, error = error.chain(), "watch interrupted");
+        let mut failures = 0;
+        let mut resume: Option<String> = None;
+        loop {
+            let started = Instant::now();
+            let mut moved = false;
+            let result = match resume.take() {
+                None => self.list().await.map(|version| {
+                    moved = true;
+                    resume = Some(version);
+                }),
+                Some(version) => {
+                    let mut at = version.clone();
+                    let ended = self.follow(&mut at).await;
+                    moved = at != version;
+                    resume = Some(at);
+                    ended
                 }
-                failures += 1;
-                sleep(backoff.after(failures)).await;
+            };
+            if moved {
+                failures = 0;
+            }
+            match result {
+                Ok(()) if moved || started.elapsed() >= SHORTEST => continue,
+                Ok(()) => {}
+                Err(error) if error.is_expired() => {
+                    debug!(
+                        kind = self.from.kind,
+                        "the watch is too far behind; listing again"
+                    );
+                    resume = None;
+                }
+                Err(error) => {
+                    warn!(
+                        kind = self.from.kind,
+                        error = error.chain(),
+                        "watch interrupted"
+                    );
+                }
+            }
+            failures += 1;
+            sleep(backoff.after(failures)).await;
+        }
+    }
+
+    /// Reads everything, page by page, and tells the version that it is of.
+    async fn list(&self) -> Result<String, ApiError> {
+        let mut items = Vec::new();
+        let mut token = String::new();
+        loop {
+            let query = format!("limit={PAGE}{token}{}", self.selector);
+            let page = self.cluster.page(&self.from, &query).await?;
+            items.extend(page.items);
+            if page.metadata.next.is_empty() {
+                let version = page.metadata.resource_version;
+                let unreadable = self.mirror.replace(&items, version.parse().unwrap_or(0));
+                for (index, error) in unreadable {
+                    self.skipped(items[index].get().as_bytes(), &error);
+                }
+                return Ok(version);
+            }
+            token = format!("&continue={}", page.metadata.next);
+        }
+    }
+
+    /// One object that we can't read must neither hide the others nor stop the loop.
+    fn skipped(&self, json: &[u8], error: &serde_json::Error) {
+        let name = serde_json::from_slice::<Named>(json).map(|n| n.metadata.key());
+        let name = name.map_or_else(|_| "?".to_owned(), |key| key.to_string());
+        warn!(kind = self.from.kind, name, %error, "skipping an object that can't be read");
+    }
+
+    /// Applies events until the watch ends.
+    async fn follow(&self, at: &mut String) -> Result<(), ApiError> {
+        let query = format!(
+            "allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={at}{}",
+            self.selector
+        );
+        let mut stream = self
+            .cluster
+            .watch(&self.from, &query)
+            .await?
+            .into_data_stream();
+        let mut buffer = BytesMut::new();
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk.map_err(|e| self.refuse(Refusal::Lost(Box::new(e))))?;
+            buffer.extend_from_slice(&chunk);
+            while let Some(end) = buffer.iter().position(|b| *b == b'\n') {
+                let line = buffer.split_to(end);
+                buffer.advance(1);
+                self.apply(&line, at)?;
             }
         }
+        Ok(())
     }
-}
 
-/// Reads everything, page by page, and tells the version that it is of.
-async fn list<K: Kind>(
-    cluster: &Cluster,
-    selector: &str,
-    cache: &Cache<K>,
-) -> Result<String, ApiError> {
-    let mut items = Vec::new();
-    let mut token = String::new();
-    loop {
-        let page = cluster
-            .page::<K>(&format!("limit={PAGE}{token}{selector}"))
-            .await?;
-        items.extend(page.items.iter().filter_map(|raw| readable(raw)));
-        if page.metadata.next.is_empty() {
-            let version = page.metadata.resource_version;
-            cache.replace(items, version.parse().unwrap_or(0));
-            return Ok(version);
+    fn refuse(&self, refusal: Refusal) -> ApiError {
+        ApiError {
+            verb: "watch",
+            what: self.from.plural.to_owned(),
+            refusal,
         }
-        token = format!("&continue={}", page.metadata.next);
     }
-}
 
-/// One object that we can't read must neither hide the others nor stop the loop.
-fn readable<K: Kind>(raw: &RawValue) -> Option<K> {
-    serde_json::from_str(raw.get())
-        .inspect_err(|error| {
-            let name = serde_json::from_str::<Named>(raw.get()).map(|n| n.metadata.key());
-            let name = name.map_or_else(|_| "?".to_owned(), |key| key.to_string());
-            warn!(kind = K::KIND, name, %error, "skipping an object that can't be read");
-        })
-        .ok()
+    fn apply(&self, line: &[u8], at: &mut String) -> Result<(), ApiError> {
+        let event: Line<'_> =
+            serde_json::from_slice(line).map_err(|e| self.refuse(Refusal::Unreadable(e)))?;
+        let object = event.object.get().as_bytes();
+        if event.what == "ERROR" {
+            let status: Status = serde_json::from_slice(object).unwrap_or_default();
+            return Err(self.refuse(status.into()));
+        }
+        let Ok(named) = serde_json::from_slice::<Named>(object) else {
+            return Ok(());
+        };
+        match event.what {
+            "ADDED" | "MODIFIED" => {
+                if let Err(error) = self.mirror.put(object) {
+                    self.skipped(object, &error);
+                }
+            }
+            "DELETED" => self.mirror.remove(&named.metadata.key()),
+            _ => {}
+        }
+        self.mirror.advance(named.metadata.revision());
+        *at = named.metadata.resource_version;
+        Ok(())
+    }
 }
 
 #[derive(Deserialize)]
 struct Named {
-    metadata: orlop_model::Meta,
+    metadata: Meta,
 }
 
 #[derive(Deserialize)]
@@ -110,62 +209,4 @@ struct Line<'a> {
     what: &'a str,
     #[serde(borrow)]
     object: &'a RawValue,
-}
-
-/// Applies events until the watch ends.
-async fn follow<K: Kind>(
-    cluster: &Cluster,
-    selector: &str,
-    cache: &Cache<K>,
-    at: &mut String,
-) -> Result<(), ApiError> {
-    let query = format!(
-        "allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={at}{selector}"
-    );
-    let mut stream = cluster.watch::<K>(&query).await?.into_data_stream();
-    let mut buffer = BytesMut::new();
-    let lost = |error: Box<dyn std::error::Error + Send + Sync>| ApiError {
-        verb: "watch",
-        what: K::PLURAL.to_owned(),
-        refusal: Refusal::Lost(error),
-    };
-    while let Some(chunk) = stream.next().await {
-        buffer.extend_from_slice(&chunk.map_err(|e| lost(Box::new(e)))?);
-        while let Some(end) = buffer.iter().position(|b| *b == b'\n') {
-            let line = buffer.split_to(end);
-            buffer.advance(1);
-            apply(cache, &line, at)?;
-        }
-    }
-    Ok(())
-}
-
-fn apply<K: Kind>(cache: &Cache<K>, line: &[u8], at: &mut String) -> Result<(), ApiError> {
-    let refuse = |refusal| ApiError {
-        verb: "watch",
-        what: K::PLURAL.to_owned(),
-        refusal,
-    };
-    let event: Line<'_> =
-        serde_json::from_slice(line).map_err(|e| refuse(Refusal::Unreadable(e)))?;
-    if event.what == "ERROR" {
-        let status: Status = serde_json::from_str(event.object.get()).unwrap_or_default();
-        return Err(refuse(status.into()));
-    }
-    let Ok(named) = serde_json::from_str::<Named>(event.object.get()) else {
-        return Ok(());
-    };
-    let key: Key = named.metadata.key();
-    match event.what {
-        "ADDED" | "MODIFIED" => {
-            if let Some(object) = readable(event.object) {
-                cache.put(object);
-            }
-        }
-        "DELETED" => cache.remove(&key),
-        _ => {}
-    }
-    cache.advance(named.metadata.revision());
-    *at = named.metadata.resource_version;
-    Ok(())
 }

@@ -3,13 +3,36 @@
 use super::PatchError;
 use serde_json::Value;
 
+/// The original's limits. A patch may copy what an earlier operation copied, and so grow
+/// the object exponentially; neither may it keep the server busy with operations alone.
+const MOST_OPERATIONS: usize = 10_000;
+const MOST_COPIED: usize = 3 << 20;
+
 /// Applies a list of operations; all of them or none.
 pub fn json(current: &Value, patch: &Value) -> Result<Value, PatchError> {
     let operations: json_patch::Patch = serde_json::from_value(patch.clone())
         .map_err(|error| PatchError::Malformed(error.to_string()))?;
+    if operations.len() > MOST_OPERATIONS {
+        return Err(PatchError::Unprocessable(format!(
+            "the patch has {} operations; at most {MOST_OPERATIONS} are taken",
+            operations.len()
+        )));
+    }
     let mut result = current.clone();
-    json_patch::patch(&mut result, &operations)
-        .map_err(|error| PatchError::Unprocessable(error.to_string()))?;
+    let mut copied = 0;
+    for operation in operations.0 {
+        if let json_patch::PatchOperation::Copy(copy) = &operation {
+            let source = copy.from.resolve(&result).ok();
+            copied += source.map_or(0, |value| value.to_string().len());
+            if copied > MOST_COPIED {
+                return Err(PatchError::Unprocessable(format!(
+                    "the patch copies more than {MOST_COPIED} bytes"
+                )));
+            }
+        }
+        json_patch::patch(&mut result, &[operation])
+            .map_err(|error| PatchError::Unprocessable(error.to_string()))?;
+    }
     Ok(result)
 }
 
@@ -53,5 +76,17 @@ mod tests {
                 Err(PatchError::Malformed(_))
             ));
         }
+    }
+
+    #[test]
+    fn a_patch_that_copies_its_copies_is_refused_before_it_fills_the_memory() {
+        let mut operations = vec![json!({"op": "add", "path": "/a", "value": "x".repeat(1024)})];
+        for _ in 0..40 {
+            operations.push(json!({"op": "copy", "from": "", "path": "/b"}));
+        }
+        let refused = json(&json!({}), &Value::Array(operations));
+        assert!(matches!(refused, Err(PatchError::Unprocessable(_))));
+        let many = vec![json!({"op": "test", "path": "", "value": {}}); MOST_OPERATIONS + 1];
+        assert!(json(&json!({}), &Value::Array(many)).is_err());
     }
 }
