@@ -68,8 +68,18 @@ impl Holder {
         else {
             return false;
         };
-        rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH)
+        rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH) || is_ending(pid)
     }
+}
+
+/// Whether a process was killed but is not quite gone: a thread of it may still wait for the disk.
+fn is_ending(pid: rustix::process::Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    // The state follows the name, which stands in brackets and may itself hold any.
+    stat.is_ok_and(|stat| {
+        let state = stat.rsplit(')').next().unwrap_or_default();
+        matches!(state.trim_start().chars().next(), Some('Z' | 'X'))
+    })
 }
 
 impl std::fmt::Display for Holder {
@@ -120,7 +130,7 @@ impl Lock {
 
 /// How long the lock of a process that was killed may outlive it: a child that it was just starting
 /// holds a copy until it executes its program or is killed as well.
-const REMAINS: Duration = Duration::from_secs(2);
+const REMAINS: Duration = Duration::from_secs(10);
 
 /// How often to look whether it is gone; the kernel has no event for it that cannot block for good.
 const LOOK: Duration = Duration::from_millis(5);

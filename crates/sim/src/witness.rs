@@ -264,7 +264,7 @@ fn put<K: Kind, I: Ord>(
     event: &Event,
     by: impl FnOnce(&Key) -> I,
 ) -> Option<K> {
-    let object: K = serde_json::from_slice(&event.object.json).expect("the server wrote it");
+    let object = K::decode(&event.object.json).expect("the server wrote it");
     let at = by(&object.key());
     if event.deleted {
         map.remove(&at)

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     }
     // `RUST_LOG=orlop_node=debug` shows every step.
     tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_max_level(tracing::Level::WARN)
         .init();
     let wanted: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
     let mut failures = 0;
