@@ -4,7 +4,7 @@ use orlop_model::{Claim, Kind, Node, Pod, StorageClass, Volume, VolumeAttachment
 use serde_json::{Value, json};
 
 pub(crate) fn object<K: Kind>(body: Value) -> K {
-    serde_json::from_value(body).unwrap()
+    K::decode(body.to_string().as_bytes()).unwrap()
 }
 
 /// An unbound claim of `ns` for a gibibyte.

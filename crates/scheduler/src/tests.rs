@@ -17,7 +17,7 @@ use crate::{
 };
 
 fn object<K: Kind>(body: Value) -> K {
-    serde_json::from_value(body).unwrap()
+    K::decode(body.to_string().as_bytes()).unwrap()
 }
 
 fn node(name: &str) -> Node {

@@ -473,13 +473,13 @@ impl World {
     }
 
     fn write<K: Kind>(&mut self, seen: &K, write: &Write) -> Result<K, Crashed> {
-        let mut body: Value = serde_json::to_value(seen).unwrap();
+        let mut body: Value = seen.encode().unwrap();
         let halves = write.body.as_object().unwrap();
         assert_eq!(halves.contains_key("status"), write.half == Half::Status);
         json_patch::merge(&mut body, &write.body);
         self.writes += 1;
         body["metadata"]["resourceVersion"] = json!(self.writes.to_string());
-        Ok(serde_json::from_value(body).unwrap())
+        Ok(K::decode(body.to_string().as_bytes()).unwrap())
     }
 
     fn commit_claim(&mut self, claim: &Claim, write: &Write) -> Result<Claim, Crashed> {

@@ -21,7 +21,6 @@ fn main() -> ExitCode {
         println!("skipped: mounts, loop devices and containers need root");
         return ExitCode::SUCCESS;
     }
-    // `RUST_LOG=orlop_node=debug` shows every step.
     tracing_subscriber::fmt()
         .with_max_level(tracing::Level::WARN)
         .init();
