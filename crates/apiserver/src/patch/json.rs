@@ -81,8 +81,9 @@ mod tests {
     #[test]
     fn a_patch_that_copies_its_copies_is_refused_before_it_fills_the_memory() {
         let mut operations = vec![json!({"op": "add", "path": "/a", "value": "x".repeat(1024)})];
-        for _ in 0..40 {
-            operations.push(json!({"op": "copy", "from": "", "path": "/b"}));
+        for n in 0..40 {
+            let path = format!("/copy-{n}");
+            operations.push(json!({"op": "copy", "from": "", "path": path}));
         }
         let refused = json(&json!({}), &Value::Array(operations));
         assert!(matches!(refused, Err(PatchError::Unprocessable(_))));

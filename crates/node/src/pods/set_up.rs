@@ -195,7 +195,12 @@ impl Pods {
         let name = &claim.spec.volume_name;
         // The scheduler places a pod once its claims are bound; that the phase says so too may
         // be a write away. Whose the volume is, is checked below.
-        if claim.phase() == ClaimPhase::Lost || !claim.is_fully_bound() {
+        let bound = match claim.phase() {
+            ClaimPhase::Bound => true,
+            ClaimPhase::Pending => claim.bind_completed(),
+            ClaimPhase::Lost => false,
+        };
+        if !bound || name.is_empty() {
             return Err(SetUpError::ClaimNotBound(key));
         }
         let found = self
