@@ -3,6 +3,7 @@
 use orlop_model::{Claim, Kind, Node, Pod, StorageClass, Volume, VolumeAttachment};
 use serde_json::{Value, json};
 
+#[expect(clippy::needless_pass_by_value, reason = "callers write it in place")]
 pub(crate) fn object<K: Kind>(body: Value) -> K {
     K::decode(body.to_string().as_bytes()).unwrap()
 }

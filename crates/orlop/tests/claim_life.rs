@@ -1,5 +1,7 @@
 //! A claim's whole life with the real binary and the real kubectl.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod support;
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};

@@ -1,6 +1,8 @@
 //! `kill -9` at random moments: after a restart everything converges, what was
 //! acknowledged is there, and nothing leaks.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod support;
 
 use std::{

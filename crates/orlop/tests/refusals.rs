@@ -1,5 +1,7 @@
 //! What `orlop up` says when it can't start: the cause, and what to do about it.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod support;
 
 use std::{net::TcpListener, process::Command};

@@ -16,6 +16,7 @@ use crate::{
     volume_binding::{self, ClaimFacts, Supply},
 };
 
+#[expect(clippy::needless_pass_by_value, reason = "callers write it in place")]
 fn object<K: Kind>(body: Value) -> K {
     K::decode(body.to_string().as_bytes()).unwrap()
 }

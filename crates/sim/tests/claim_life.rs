@@ -96,10 +96,10 @@ fn an_immediate_claim_survives_a_crash_at_every_effect() {
 fn a_report_of_volumes_in_use_that_fails_is_made_again() {
     let calm = run(&whole_life(), &Plan::calm(), SEED);
     let node = Member::Node(1);
-    let reports = calm.calls[&node]
+    let mut reports = calm.calls[&node]
         .iter()
         .filter(|call| call.what.ends_with("/node-1/status"));
-    let last = reports.last().expect("the node reports").number;
+    let last = reports.next_back().expect("the node reports").number;
     for phase in Phase::ALL {
         let plan = Plan::one(node, last, Fault::Error(phase));
         let report = run(&whole_life(), &plan, SEED);

@@ -103,7 +103,7 @@ impl Story {
         let said = system.first_line_of(NAMESPACE, "reader").await?;
         self.screen.proof(
             said == GREETING,
-            &format!("the second pod read what the first one wrote: {:?}", said),
+            &format!("the second pod read what the first one wrote: {said:?}"),
         );
         ensure!(said == GREETING, "the second pod read {said:?}");
 

@@ -5,6 +5,7 @@
 
 #![allow(
     dead_code,
+    clippy::unwrap_used,
     unreachable_pub,
     reason = "each test file uses its own part of it"
 )]
