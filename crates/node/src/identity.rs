@@ -4,11 +4,13 @@
 //! is told by the lease alone, which is small.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use orlop_model::{CsiNode, Key, Lease, Meta, Node, lease::LeaseSpec, well_known};
-use orlop_runtime::{ApiError, Backoff, Cache, Clock, Cluster, Patch};
+use orlop_runtime::{ApiError, Backoff, Cache, Change, Clock, Cluster, Patch};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use crate::registration::owned_by;
@@ -26,6 +28,8 @@ pub(crate) struct Identity {
     pub(crate) cluster: Cluster,
     pub(crate) clock: Clock,
     pub(crate) node: Cache<Node>,
+    /// Told when the node has been made again, with nothing of its drivers on it.
+    pub(crate) anew: Arc<Notify>,
 }
 
 impl Identity {
@@ -55,10 +59,17 @@ impl Identity {
             most: RENEW,
         };
         let mut failures = 0;
+        let gone = Arc::new(Notify::new());
+        let teller = gone.clone();
+        self.node.subscribe(move |change| {
+            if matches!(change, Change::Deleted(_)) {
+                teller.notify_one();
+            }
+        });
         loop {
             let result = match self.node.named(&self.name) {
                 Some(node) => self.renew(&node).await,
-                None => self.register().await,
+                None => self.register().await.map(|()| self.anew.notify_one()),
             };
             let pause = match result {
                 Ok(()) => {
@@ -75,7 +86,10 @@ impl Identity {
                     backoff.after(failures)
                 }
             };
-            tokio::time::sleep(pause).await;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = gone.notified() => {}
+            }
         }
     }
 

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use orlop_model::{Claim, CsiDriver, Node as NodeObject, Pod};
 use orlop_runtime::{Backoff, Change, Process, Queue, work};
+use tokio::sync::Notify;
 
 mod checkpoint;
 mod drivers;
@@ -163,7 +164,9 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
     );
     let pods = Arc::new(pods);
 
+    let anew = Arc::new(Notify::new());
     let identity = identity::Identity {
+        anew: anew.clone(),
         name: name.clone(),
         address,
         labels,
@@ -173,6 +176,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
         node: node_cache.clone(),
     };
     let registrar = registration::Registrar {
+        anew,
         node_name: name,
         cluster: process.cluster.clone(),
         connector,

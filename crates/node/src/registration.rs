@@ -15,6 +15,7 @@ use orlop_model::driver::{CsiNodeDriver, CsiNodeSpec, VolumeNodeResources};
 use orlop_model::{CsiNode, Key, Kind as _, Meta, Node, OwnerReference, well_known};
 use orlop_runtime::{ApiError, Backoff, Cluster, Patch};
 use serde_json::json;
+use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use crate::drivers::{DriverConnector, Drivers};
@@ -115,6 +116,8 @@ pub(crate) struct Registrar {
     pub(crate) cluster: Cluster,
     pub(crate) connector: Arc<dyn DriverConnector>,
     pub(crate) drivers: Drivers,
+    /// Tells when the node has been made again, and must be told of its drivers again.
+    pub(crate) anew: Arc<Notify>,
     /// Called with a driver's name when it can be called from now on.
     pub(crate) ready: Box<dyn Fn(&str) + Send + Sync>,
 }
@@ -129,7 +132,7 @@ struct Waiting {
 impl Registrar {
     /// Follows the sightings for ever.
     pub(crate) async fn run(self, mut registrations: Box<dyn Registrations>) {
-        let mut registered: BTreeMap<PluginId, String> = BTreeMap::new();
+        let mut registered: BTreeMap<PluginId, Announcement> = BTreeMap::new();
         let mut waiting: BTreeMap<PluginId, Waiting> = BTreeMap::new();
         loop {
             let due = waiting.values().map(|waiting| waiting.due).min();
@@ -148,13 +151,19 @@ impl Registrar {
                     }
                     Some(Sighting::Left(plugin)) => {
                         waiting.remove(&plugin);
-                        if let Some(name) = registered.remove(&plugin)
-                            && !registered.values().any(|other| *other == name)
+                        if let Some(left) = registered.remove(&plugin)
+                            && !registered.values().any(|other| other.name == left.name)
                         {
-                            self.deregister(&name).await;
+                            self.deregister(&left.name).await;
                         }
                     }
                 },
+                () = self.anew.notified() => {
+                    let due = tokio::time::Instant::now();
+                    for (plugin, announcement) in std::mem::take(&mut registered) {
+                        waiting.insert(plugin, Waiting { announcement, failures: 0, due });
+                    }
+                }
                 () = retry => {
                     let now = tokio::time::Instant::now();
                     let Some(plugin) = waiting
@@ -167,10 +176,10 @@ impl Registrar {
                     let Some(mut this) = waiting.remove(&plugin) else { continue };
                     match self.register(&this.announcement).await {
                         Ok(()) => {
-                            let name = this.announcement.name;
+                            let name = &this.announcement.name;
                             info!(driver = name, node = self.node_name, "driver registered");
                             registrations.acknowledge(plugin.clone(), Ok(())).await;
-                            registered.insert(plugin, name);
+                            registered.insert(plugin, this.announcement);
                         }
                         Err(error) => {
                             let words = chain(&error);
