@@ -26,6 +26,7 @@
 //! | `started.json` | shim | the command has been executed |
 //! | `exit.json` | shim, last | how it ended; everything of it is gone |
 //! | `log` | shim | stdout and stderr, in the CRI log format |
+//! | `log.1` | shim | the part before, once `log` grew too long |
 //!
 //! Files are replaced by rename, without fsync: they must survive the death of
 //! any process, and after the death of the whole host no container is left that

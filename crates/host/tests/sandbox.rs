@@ -250,6 +250,103 @@ async fn a_program_that_ignores_sigterm_is_killed_with_all_it_started() {
 }
 
 #[tokio::test]
+async fn a_program_that_never_stops_writing_can_be_stopped_and_does_not_fill_the_disk() {
+    let grace = Duration::from_secs(2);
+    for (script, signal) in [
+        ("yes hello", 15),
+        ("trap '' TERM; yes hello & yes more >&2", 9),
+    ] {
+        let Some(place) = Place::new() else { return };
+        let running = place.running(&shell(script)).await;
+        within(async {
+            while !place.state.path().join("log.1").exists() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+        let asked = Instant::now();
+        let Ended::Exited(exit) = within(running.stop(grace)).await.expect("it stops") else {
+            panic!("no exit record")
+        };
+        assert_eq!(exit.signal, Some(signal), "{script}");
+        assert!(asked.elapsed() < grace + Duration::from_secs(4), "{script}");
+        let log = fs::metadata(place.state.log()).expect("the log").len();
+        assert!(log <= 10 * 1024 * 1024, "{log}");
+    }
+}
+
+#[tokio::test]
+async fn a_container_is_killed_though_its_shim_does_not_act() {
+    let Some(place) = Place::new() else { return };
+    let volume = place.volume("data");
+    let mut spec = shell("echo ready > /v/ready; sleep 600");
+    spec.mounts = vec![mount(&volume, "/v")];
+    let running = place.running(&spec).await;
+    within(appears(&volume.join("ready"))).await;
+    let record = fs::read(place.state.path().join("shim.json")).expect("the record");
+    let record: serde_json::Value = serde_json::from_slice(&record).expect("JSON");
+    let shim = i32::try_from(record["shim"]["pid"].as_i64().expect("a number")).expect("a pid");
+    let shim = rustix::process::Pid::from_raw(shim).expect("a pid");
+    rustix::process::kill_process(shim, rustix::process::Signal::STOP).expect("it stops");
+    running.kill().expect("it is asked");
+    let ended = within(running.wait()).await.expect("it ends");
+    assert_eq!(ended, Ended::Lost);
+    assert_eq!(mount_namespaces_with(&volume), 0);
+    within(place.launcher.remove(&place.state))
+        .await
+        .expect("the folder can go");
+}
+
+#[tokio::test]
+async fn a_damaged_folder_without_inhabitants_is_lost_and_can_be_removed() {
+    for name in ["spec.json", "shim.json", "started.json", "exit.json"] {
+        let Some(place) = Place::new() else { return };
+        place.run(&shell("true")).await;
+        let path = place.state.path();
+        if name != "exit.json" {
+            fs::remove_file(path.join("exit.json")).expect("the record goes");
+        }
+        fs::write(path.join(name), "{garbage").expect("it is damaged");
+        // The shim may hold the lock for an instant after its record.
+        let lock = fs::File::open(path.join("lock")).expect("the lock");
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("it is free");
+        drop(lock);
+        for found in [
+            within(place.launcher.adopt(&place.state)).await,
+            within(place.launcher.start(&place.state, &shell("true"))).await,
+        ] {
+            assert!(matches!(found, Ok(Adopted::Lost)), "{name}: {found:?}");
+        }
+        within(place.launcher.remove(&place.state))
+            .await
+            .expect("the folder can go");
+        assert!(!place.state.path().exists(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_folder_with_inhabitants_is_never_taken_for_an_empty_one() {
+    let Some(place) = Place::new() else { return };
+    let running = place.running(&shell("sleep 600")).await;
+    let path = place.state.path();
+    for name in ["spec.json", "started.json", "exit.json"] {
+        fs::write(path.join(name), "{garbage").expect("it is damaged");
+        let found = within(place.launcher.adopt(&place.state)).await;
+        assert!(
+            matches!(found, Ok(Adopted::Running(_))),
+            "{name}: {found:?}"
+        );
+    }
+    let record = fs::read(path.join("shim.json")).expect("the record");
+    fs::write(path.join("shim.json"), "{garbage").expect("it is damaged");
+    let found = within(place.launcher.adopt(&place.state)).await;
+    let removed = within(place.launcher.remove(&place.state)).await;
+    fs::write(path.join("shim.json"), record).expect("it is mended");
+    assert!(found.is_err() && removed.is_err(), "{found:?}, {removed:?}");
+    within(running.stop(LONG)).await.expect("it stops");
+}
+
+#[tokio::test]
 async fn a_container_is_found_again_by_a_node_role_that_never_saw_it() {
     let Some(place) = Place::new() else { return };
     let volume = place.volume("data");

@@ -18,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 
+use super::init::chain;
 use super::shim::KILL_NOW;
 use super::spec::ContainerSpec;
 use super::state::{Exit, Inhabitants, ProcessId, StateDir, StateError, boot_id};
@@ -26,6 +27,10 @@ use super::sys;
 /// How long a shim may hold its lock without saying who it is. It says so within
 /// milliseconds of taking it; only a stopped or starved machine needs longer.
 const ANNOUNCEMENT: Duration = Duration::from_secs(10);
+
+/// How long each step of a kill may take before the next, harsher one. A shim
+/// that can act does so within milliseconds.
+const INSISTENCE: Duration = Duration::from_secs(3);
 
 /// How to run [`super::shim_main`] in a process of its own; the state folder is
 /// appended as the last argument.
@@ -125,8 +130,10 @@ impl Launcher {
     /// [`Adopted::Exited`], not an error.
     pub async fn start(&self, dir: &StateDir, spec: &ContainerSpec) -> Result<Adopted, RunError> {
         dir.create()?;
-        if dir.spec()?.is_none() {
-            dir.write_spec(spec)?;
+        match Found::look(dir.spec())? {
+            Found::Sound(_) => {}
+            Found::Missing => dir.write_spec(spec)?,
+            Found::Damaged(_) => return self.adopt(dir).await,
         }
         let output = tokio::process::Command::new(&self.shim.program)
             .args(&self.shim.args)
@@ -154,28 +161,32 @@ impl Launcher {
         }
     }
 
-    /// Finds out what became of the container of a folder.
+    /// Finds out what became of the container of a folder. A folder with a
+    /// damaged file and nobody alive tells of a container that is
+    /// [`Adopted::Lost`]: nothing in it will ever say more.
     pub async fn adopt(&self, dir: &StateDir) -> Result<Adopted, RunError> {
         let silent_at = tokio::time::Instant::now() + ANNOUNCEMENT;
         let mut pause = Duration::from_millis(1);
         loop {
-            if let Some(exit) = dir.exit()? {
-                return Ok(Adopted::Exited(exit));
-            }
-            if dir.spec()?.is_none() {
+            let exit = match Found::look(dir.exit())? {
+                Found::Sound(exit) => return Ok(Adopted::Exited(exit)),
+                other => other,
+            };
+            let spec = Found::look(dir.spec())?;
+            if let (Found::Missing, Found::Missing) = (&spec, &exit) {
                 return Ok(Adopted::NeverStarted);
             }
-            if let Some(who) = dir.inhabitants()? {
-                return take_over(dir, &who).await;
-            }
+            let unreadable = match Found::look(dir.inhabitants())? {
+                Found::Sound(who) => return take_over(dir, &who).await,
+                Found::Damaged(error) => Some(error),
+                Found::Missing => None,
+            };
             if dir.try_lock()?.is_some() {
-                // Nobody is there now; but somebody may have come and gone since
-                // the first look.
-                return match (dir.exit()?, dir.inhabitants()?) {
-                    (Some(exit), _) => Ok(Adopted::Exited(exit)),
-                    (None, Some(_)) => Ok(Adopted::Lost),
-                    (None, None) => Ok(Adopted::NeverStarted),
-                };
+                return forsaken(dir);
+            }
+            if let Some(error) = unreadable {
+                // Somebody lives here, and nothing tells who.
+                return Err(error.into());
             }
             if tokio::time::Instant::now() >= silent_at {
                 return Err(RunError::Silent {
@@ -204,7 +215,7 @@ impl Launcher {
             return Ok(());
         }
         let lock = dir.try_lock()?;
-        if lock.is_none() && dir.exit()?.is_none() {
+        if lock.is_none() && !matches!(dir.exit(), Ok(Some(_))) {
             // A late shim took the lock since we looked. (One that has written
             // its exit record may hold it for an instant longer; that is
             // harmless.) With the lock in our hands a late one finds no spec.
@@ -214,6 +225,51 @@ impl Launcher {
         }
         Ok(dir.remove()?)
     }
+}
+
+/// A state file, as it was found.
+enum Found<T> {
+    Missing,
+    Damaged(StateError),
+    Sound(T),
+}
+
+impl<T> Found<T> {
+    /// Errors of the system stay errors: they may pass.
+    fn look(read: Result<Option<T>, StateError>) -> Result<Self, StateError> {
+        match read {
+            Ok(Some(value)) => Ok(Self::Sound(value)),
+            Ok(None) => Ok(Self::Missing),
+            Err(error @ StateError::Damaged { .. }) => Ok(Self::Damaged(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn sound(self) -> Option<T> {
+        match self {
+            Self::Sound(value) => Some(value),
+            Self::Missing | Self::Damaged(_) => None,
+        }
+    }
+}
+
+/// What became of a container of which nobody is alive; asked with the lock in
+/// hand, for somebody may have come and gone since the first look.
+fn forsaken(dir: &StateDir) -> Result<Adopted, RunError> {
+    let exit = Found::look(dir.exit())?;
+    let who = Found::look(dir.inhabitants())?;
+    let spec = Found::look(dir.spec())?;
+    Ok(match (exit, who, spec) {
+        (Found::Sound(exit), _, _) => Adopted::Exited(exit),
+        (Found::Missing, Found::Missing, Found::Missing | Found::Sound(_)) => Adopted::NeverStarted,
+        _ => Adopted::Lost,
+    })
+}
+
+/// How a container ended whose shim is gone.
+fn last_words(dir: &StateDir) -> Result<Ended, RunError> {
+    let exit = Found::look(dir.exit())?.sound();
+    Ok(exit.map_or(Ended::Lost, Ended::Exited))
 }
 
 /// Opens the shim that a record names, if it is the same process still.
@@ -230,24 +286,41 @@ async fn take_over(dir: &StateDir, who: &Inhabitants) -> Result<Adopted, RunErro
     }
     if let Some(pidfd) = open(who.shim).map_err(process("find"))? {
         let pidfd = sys::watch(pidfd).map_err(process("watch"))?;
-        let started_at = dir.started()?.unwrap_or(who.launched_at).0;
+        let started = Found::look(dir.started())?.sound();
         return Ok(Adopted::Running(Running {
             pidfd: Arc::new(pidfd),
+            init: who.init,
             dir: dir.clone(),
-            started_at,
+            started_at: started.unwrap_or(who.launched_at).0,
         }));
     }
     // The shim is gone, and init dies with it: but not before the kernel gets
     // to it, and its mounts are held until then.
     if let Some(init) = open(who.init).map_err(process("find"))? {
-        let _it_may_have_ended = pidfd_send_signal(&init, Signal::KILL);
-        let init = sys::watch(init).map_err(process("watch"))?;
-        init.readable()
-            .await
-            .map_err(process("watch"))?
-            .retain_ready();
+        if !slain(init).await.map_err(process("watch"))? {
+            return Err(RunError::StillRuns {
+                dir: dir.path().to_owned(),
+            });
+        }
     }
-    Ok(dir.exit()?.map_or(Adopted::Lost, Adopted::Exited))
+    Ok(match last_words(dir)? {
+        Ended::Exited(exit) => Adopted::Exited(exit),
+        Ended::Lost => Adopted::Lost,
+    })
+}
+
+/// Kills a process; false if it is not gone within [`INSISTENCE`], as one that
+/// waits for a dead device is not.
+async fn slain(process: OwnedFd) -> io::Result<bool> {
+    let _it_may_have_ended = pidfd_send_signal(&process, Signal::KILL);
+    let process = sys::watch(process)?;
+    match tokio::time::timeout(INSISTENCE, process.readable()).await {
+        Ok(gone) => {
+            gone?.retain_ready();
+            Ok(true)
+        }
+        Err(_elapsed) => Ok(false),
+    }
 }
 
 /// A descriptor for exactly this process; `None` if it is gone.
@@ -280,7 +353,9 @@ fn open(id: ProcessId) -> io::Result<Option<OwnedFd>> {
 /// A container that runs, or did when this was made.
 #[derive(Debug, Clone)]
 pub struct Running {
+    /// The shim.
     pidfd: Arc<AsyncFd<OwnedFd>>,
+    init: ProcessId,
     dir: StateDir,
     started_at: Timestamp,
 }
@@ -303,7 +378,7 @@ impl Running {
             .await
             .map_err(|source| self.process("watch", source))?
             .retain_ready();
-        Ok(self.dir.exit()?.map_or(Ended::Lost, Ended::Exited))
+        last_words(&self.dir)
     }
 
     /// Asks the program to end: SIGTERM to it alone, as container runtimes do.
@@ -311,12 +386,59 @@ impl Running {
         self.signal(Signal::TERM, "stop")
     }
 
-    /// Kills every process of the container.
+    /// Kills every process of the container. Must be called within a tokio
+    /// runtime, which goes on killing, more harshly, should the shim not act.
     pub fn kill(&self) -> Result<(), RunError> {
-        self.signal(KILL_NOW, "kill")
+        self.signal(KILL_NOW, "kill")?;
+        let container = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = container.insist().await {
+                tracing::error!(
+                    dir = %container.dir.path().display(),
+                    error = chain(&error),
+                    "could not kill a container"
+                );
+            }
+        });
+        Ok(())
     }
 
-    /// Asks, waits for the grace period, kills, and waits for the end.
+    /// Sees a kill through that the shim was asked for: kills init itself, and
+    /// then a shim that does not notice its end. The shim comes last, since
+    /// without it nobody would tell that something of the container is left.
+    async fn insist(&self) -> Result<Ended, RunError> {
+        if let Some(ended) = self.end_soon().await? {
+            return Ok(ended);
+        }
+        tracing::warn!(dir = %self.dir.path().display(), "a shim does not kill its container; killing it directly");
+        if let Some(init) = open(self.init).map_err(|e| self.process("find", e))?
+            && !slain(init).await.map_err(|e| self.process("kill", e))?
+        {
+            return Err(self.still_runs());
+        }
+        if let Some(ended) = self.end_soon().await? {
+            return Ok(ended);
+        }
+        self.signal(Signal::KILL, "kill")?;
+        self.end_soon().await?.ok_or_else(|| self.still_runs())
+    }
+
+    /// The end, if it comes within [`INSISTENCE`].
+    async fn end_soon(&self) -> Result<Option<Ended>, RunError> {
+        tokio::time::timeout(INSISTENCE, self.wait())
+            .await
+            .ok()
+            .transpose()
+    }
+
+    fn still_runs(&self) -> RunError {
+        RunError::StillRuns {
+            dir: self.dir.path().to_owned(),
+        }
+    }
+
+    /// Asks, waits for the grace period, kills, and waits for the end, but not
+    /// for ever: what even the kernel cannot kill is [`RunError::StillRuns`].
     pub async fn stop(&self, grace: Duration) -> Result<Ended, RunError> {
         if !grace.is_zero() {
             self.terminate()?;
@@ -324,8 +446,8 @@ impl Running {
                 return ended;
             }
         }
-        self.kill()?;
-        self.wait().await
+        self.signal(KILL_NOW, "kill")?;
+        self.insist().await
     }
 
     fn signal(&self, signal: Signal, doing: &'static str) -> Result<(), RunError> {

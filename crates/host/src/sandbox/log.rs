@@ -2,18 +2,22 @@
 //! of output, `<RFC 3339 time> <stdout|stderr> <F|P> <text>`.
 //!
 //! `P` marks a piece of a line that has no end yet. Nothing is ever held back
-//! longer than until the output pauses, and nothing is lost but what a full disk
-//! refuses: a container must not stop because its log cannot grow.
+//! longer than until the output pauses. A log that grows too long is put aside as
+//! `log.1`, in the place of an older one: a container may fill neither the disk
+//! nor stop because its log cannot grow. What a full disk refuses is lost.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
 /// Longer lines are cut into pieces, as container runtimes do.
 const LONGEST_PIECE: usize = 16 * 1024;
+
+/// A log as long as this is put aside; the kubelet's default.
+const LONGEST_LOG: u64 = 10 * 1024 * 1024;
 
 /// Which output of the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +81,9 @@ fn split_at_blank(raw: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// The log file, as the shim writes it.
 pub(super) struct Log {
+    path: PathBuf,
     file: File,
+    length: u64,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
@@ -90,6 +96,8 @@ impl Log {
             .mode(0o600)
             .open(path)?;
         Ok(Self {
+            path: path.to_owned(),
+            length: file.metadata()?.len(),
             file,
             stdout: Vec::new(),
             stderr: Vec::new(),
@@ -125,9 +133,37 @@ impl Log {
 
     /// One write per batch, so that lines never mix. A failure loses the batch.
     fn append(&mut self, lines: &[u8]) {
-        if !lines.is_empty() {
-            let _lost_on_a_full_disk = self.file.write_all(lines);
+        if lines.is_empty() {
+            return;
         }
+        let length = u64::try_from(lines.len()).unwrap_or(u64::MAX);
+        if self.length > 0 && self.length.saturating_add(length) > LONGEST_LOG {
+            // Without a new file the old one serves on; the next batch tries again.
+            let _tried_again = self.put_aside();
+        }
+        let _lost_on_a_full_disk = self.file.write_all(lines);
+        self.length = self.length.saturating_add(length);
+    }
+
+    /// Goes on with a new file. There is a file named `log` at every moment, and
+    /// the old one is complete before the new one takes its name: a reader may
+    /// rely on both.
+    fn put_aside(&mut self) -> io::Result<()> {
+        let fresh = self.path.with_extension("new");
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(&fresh)?;
+        file.set_len(0)?;
+        let old = self.path.with_extension("1");
+        // That the log stays short matters more than that the old part is kept.
+        let _absent_the_first_time = fs::remove_file(&old);
+        let _the_old_part_is_lost = fs::hard_link(&self.path, &old);
+        fs::rename(&fresh, &self.path)?;
+        self.file = file;
+        self.length = 0;
+        Ok(())
     }
 }
 
@@ -163,6 +199,35 @@ mod tests {
 
     fn now() -> Timestamp {
         "2026-01-02T03:04:05.5Z".parse().expect("a time")
+    }
+
+    #[test]
+    fn a_long_log_is_put_aside_and_one_old_part_is_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let mut log = Log::open(&path).expect("a log");
+        let line = [vec![b'x'; 1000], vec![b'\n']].concat();
+        let mut written = 0;
+        while written < LONGEST_LOG * 5 / 2 {
+            log.take(Stream::Stdout, &line, now());
+            written += 1001;
+        }
+        let length = |name: &str| {
+            fs::metadata(folder.path().join(name))
+                .expect("a file")
+                .len()
+        };
+        assert!(length("log") < LONGEST_LOG);
+        let old = length("log.1");
+        assert!((LONGEST_LOG - 2000..=LONGEST_LOG).contains(&old), "{old}");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2);
+        let text = fs::read(&path).expect("the log");
+        assert!(
+            text.strip_suffix(b"\n")
+                .expect("whole lines")
+                .split(|b| *b == b'\n')
+                .all(|raw| Line::parse(raw).is_some())
+        );
     }
 
     #[test]

@@ -38,6 +38,14 @@ const SIGNALS: [Signal; 5] = [
     KILL_NOW,
 ];
 
+/// How much of each output is read between two looks at the signals: a container
+/// that never stops writing must not keep its own end from being heard.
+const ROUND: usize = 64 * 1024;
+
+/// How much of each output is read once the container is dead. More than any pipe
+/// holds; only somebody outside who was handed the pipe could go on for ever.
+const REMAINDER: usize = 16 * 1024 * 1024;
+
 /// Why a shim could not start its container.
 #[derive(Debug, thiserror::Error)]
 enum ShimError {
@@ -239,19 +247,20 @@ impl Shim<'_> {
             }
             let signalled = watched[0].revents().contains(PollFlags::IN);
             drop(watched);
-            open = self.drain()?;
             if signalled && let Next::End { init_signal } = self.hear()? {
                 // Everything of the container is dead: what it wrote is in the pipes.
-                self.drain()?;
+                self.drain(REMAINDER)?;
                 return self.record(init_signal);
             }
+            open = self.drain(ROUND)?;
         }
     }
 
-    /// Reads what there is; tells which outputs may still say something.
-    fn drain(&mut self) -> Result<[bool; 3], ShimError> {
+    /// Reads what there is, up to a limit for each output; tells which outputs may
+    /// still say something.
+    fn drain(&mut self, limit: usize) -> Result<[bool; 3], ShimError> {
         let mut words = Vec::new();
-        let reports = read_some(&self.outputs.reports, |bytes| {
+        let reports = read_some(&self.outputs.reports, limit, |bytes| {
             words.extend_from_slice(bytes)
         });
         for line in words
@@ -263,10 +272,10 @@ impl Shim<'_> {
             }
         }
         let log = &mut self.log;
-        let stdout = read_some(&self.outputs.stdout, |bytes| {
+        let stdout = read_some(&self.outputs.stdout, limit, |bytes| {
             log.take(Stream::Stdout, bytes, Timestamp::now())
         });
-        let stderr = read_some(&self.outputs.stderr, |bytes| {
+        let stderr = read_some(&self.outputs.stderr, limit, |bytes| {
             log.take(Stream::Stderr, bytes, Timestamp::now())
         });
         Ok([reports, stdout, stderr])
@@ -344,18 +353,24 @@ fn verdict(
     }
 }
 
-/// Reads until there is nothing more for now; false at the end of it all.
-fn read_some(from: &OwnedFd, mut take: impl FnMut(&[u8])) -> bool {
+/// Reads until there is nothing more for now, or the limit is reached; false at
+/// the end of it all.
+fn read_some(from: &OwnedFd, limit: usize, mut take: impl FnMut(&[u8])) -> bool {
     let mut buffer = [0u8; 16 * 1024];
-    loop {
+    let mut taken = 0;
+    while taken < limit {
         match rustix::io::read(from, &mut buffer) {
             Ok(0) => return false,
-            Ok(length) => take(&buffer[..length]),
+            Ok(length) => {
+                take(&buffer[..length]);
+                taken += length;
+            }
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::AGAIN) => return true,
             Err(_) => return false,
         }
     }
+    true
 }
 
 #[cfg(test)]
