@@ -1,5 +1,6 @@
 //! `orlop bench`: how long a pod waits for its volume, step by step, and what idling costs.
 
+use crate::voice::say;
 use std::{
     collections::BTreeMap,
     fs,
@@ -115,14 +116,17 @@ fn kubectl(system: &System, arguments: &[&str]) -> Result<tokio::process::Child>
 fn report(lives: &[BTreeMap<Step, Duration>]) {
     let whole = |life: &BTreeMap<Step, Duration>| life.get(&Step::PodRunning).copied();
     let totals: Vec<Duration> = lives.iter().filter_map(whole).collect();
-    println!("kubectl apply to process running, {} runs", lives.len());
-    println!(
+    say(&format!(
+        "kubectl apply to process running, {} runs",
+        lives.len()
+    ));
+    say(&format!(
         "  p50 {}   p99 {}   min {}   max {}",
         millis(percentile(&totals, 50)),
         millis(percentile(&totals, 99)),
         millis(percentile(&totals, 0)),
         millis(percentile(&totals, 100)),
-    );
+    ));
     let mut before = Duration::ZERO;
     let median = percentile(&totals, 50);
     for (name, step) in LEGS {
@@ -133,7 +137,7 @@ fn report(lives: &[BTreeMap<Step, Duration>]) {
         let end = percentile(&ends, 50);
         let leg = end.saturating_sub(before);
         let share = 100.0 * leg.as_secs_f64() / median.as_secs_f64().max(f64::MIN_POSITIVE);
-        println!("  {name:<32} {:>9}  {share:>4.0} %", millis(leg));
+        say(&format!("  {name:<32} {:>9}  {share:>4.0} %", millis(leg)));
         before = before.max(end);
     }
 }
@@ -155,12 +159,12 @@ async fn idle(span: Duration) -> Result<()> {
     let before = cpu()?;
     tokio::time::sleep(span).await;
     let used = cpu()?.saturating_sub(before);
-    println!(
+    say(&format!(
         "idle for {} s: CPU {}, RSS {:.1} MiB",
         span.as_secs(),
         millis(used),
         rss()?
-    );
+    ));
     Ok(())
 }
 

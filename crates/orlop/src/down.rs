@@ -4,6 +4,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -12,10 +13,16 @@ use orlop_host::{
     sandbox::{Adopted, Launcher, ShimCommand, StateDir},
 };
 
+use tokio::time::timeout;
+
 use crate::{
     cli, proof,
     up::{Layout, preflight},
+    voice::say,
 };
+
+/// How long a killed container may take to be gone.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(args: cli::Down) -> Result<()> {
     preflight::root()?;
@@ -29,28 +36,39 @@ pub(crate) async fn run(args: cli::Down) -> Result<()> {
     };
     let layout = Layout::new(folder.clone());
     let _lock = preflight::claim(&layout)?;
+    // One thing that can't be cleared must not keep the others.
+    let mut troubles = Vec::new();
     for container in containers(&layout)? {
-        end(&container).await?;
+        if let Err(error) = end(&container).await {
+            troubles.push(format!("{error:#}"));
+        }
     }
     for mount in MountTable::read()?.beneath(&folder).rev() {
-        Place::at(&mount.point)
-            .and_then(|place| mount::unmount(&place))
-            .with_context(|| format!("could not unmount {}", mount.point.display()))?;
-        println!("unmounted {}", mount.point.display());
+        let point = mount.point.display();
+        match Place::at(&mount.point).and_then(|place| mount::unmount(&place)) {
+            Ok(()) => say(&format!("unmounted {point}")),
+            Err(error) => troubles.push(format!("could not unmount {point}: {error}")),
+        }
     }
     for device in loopdev::list()? {
         if device.backing_path.starts_with(&folder)
             && let Some(device) = LoopDevice::open(device.number)?
         {
             let path = device.path();
-            device
-                .detach()
-                .with_context(|| format!("could not detach {}", path.display()))?;
-            println!("detached {}", path.display());
+            match device.detach() {
+                Ok(()) => say(&format!("detached {}", path.display())),
+                Err(error) => {
+                    troubles.push(format!("could not detach {}: {error}", path.display()))
+                }
+            }
         }
     }
-    let left = proof::in_use(&folder)?;
-    ensure!(left.is_empty(), "still in use: {}", left.join(", "));
+    troubles.extend(
+        proof::in_use(&folder)?
+            .into_iter()
+            .map(|left| format!("still there: {left}")),
+    );
+    ensure!(troubles.is_empty(), "{}", troubles.join("; "));
     Ok(())
 }
 
@@ -93,8 +111,10 @@ async fn end(container: &Path) -> Result<()> {
     let dir = StateDir::at(container);
     if let Adopted::Running(running) = launcher.adopt(&dir).await? {
         running.kill()?;
-        running.wait().await?;
-        println!("ended the container of {}", container.display());
+        timeout(PATIENCE, running.wait())
+            .await
+            .with_context(|| format!("the container of {} does not end", container.display()))??;
+        say(&format!("ended the container of {}", container.display()));
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! `orlop driver …`: a CSI driver as a process of its own.
 
+use crate::voice::say;
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
@@ -24,7 +25,7 @@ pub(crate) async fn local(args: cli::DriverLocal) -> Result<()> {
         .await?
         .context("the driver could not start")?;
     let socket = server::Socket::bind(&endpoint)?;
-    println!("listening on {}", socket.path().display());
+    say(&format!("listening on {}", socket.path().display()));
     socket.serve(driver.services(&node), terminated()).await?;
     Ok(())
 }

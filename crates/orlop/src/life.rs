@@ -182,14 +182,13 @@ impl Chronicle {
         let name = change.object().key().to_string();
         match change {
             Change::Applied { old: None, new } => {
-                let class = new.class().unwrap_or("none");
+                let class = match new.class() {
+                    Some("") | None => "no class".to_owned(),
+                    Some(class) => format!("class {class}"),
+                };
                 let size = new.spec.resources.requests.storage();
                 let size = size.map_or_else(|| "?".to_owned(), ToString::to_string);
-                self.tell(
-                    Step::ClaimCreated,
-                    &name,
-                    format!("{size} of class {class}"),
-                );
+                self.tell(Step::ClaimCreated, &name, format!("{size} of {class}"));
             }
             Change::Applied {
                 old: Some(old),
@@ -228,7 +227,7 @@ impl Chronicle {
                     .spec
                     .csi
                     .as_ref()
-                    .map_or("a person", |c| c.driver.as_str());
+                    .map_or("no driver", |c| c.driver.as_str());
                 self.tell(Step::VolumeCreated, name, format!("{size} of {by}"));
             }
             Change::Applied {

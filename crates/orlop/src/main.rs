@@ -10,6 +10,7 @@ mod life;
 mod logs;
 mod proof;
 mod up;
+mod voice;
 
 use std::{io::IsTerminal, process::ExitCode};
 

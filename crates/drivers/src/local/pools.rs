@@ -68,7 +68,12 @@ pub enum FindError {
 #[derive(Debug, thiserror::Error)]
 pub enum ReserveError {
     /// There is not enough.
-    #[error("{wanted} bytes are wanted and {available} are left in the pool of node {node}")]
+    // Whole gibibytes: what is left changes by the second, and would make every repetition of the
+    // same trouble a new event.
+    #[error(
+        "{wanted} bytes are wanted and about {} GiB are left in the pool of node {node}",
+        available >> 30
+    )]
     NoSpace {
         /// The pool's node.
         node: NodeName,

@@ -3,6 +3,7 @@
 mod lesson;
 mod screen;
 
+use crate::voice::say;
 use std::{
     path::Path,
     time::{Duration, Instant},
@@ -191,9 +192,9 @@ impl Story {
             millis(in_driver),
             millis(self.screen.elapsed()),
         ));
-        println!(
+        say(&format!(
             "\nTry it yourself: orlop up, then kubectl --kubeconfig <data-dir>/kubeconfig apply -f examples/"
-        );
+        ));
     }
 }
 

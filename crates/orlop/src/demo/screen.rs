@@ -1,5 +1,6 @@
 //! How the demo looks on a terminal.
 
+use crate::voice::say;
 use std::{
     collections::BTreeSet,
     io::{IsTerminal, stdout},
@@ -41,13 +42,13 @@ impl Screen {
 
     /// A chapter's heading.
     pub(super) fn chapter(&mut self, title: &str) {
-        println!("\n{}", self.paint("1", title));
+        say(&format!("\n{}", self.paint("1", title)));
         self.last = Instant::now();
     }
 
     /// A line of the demo's own.
     pub(super) fn say(&self, text: &str) {
-        println!("  {text}");
+        say(&format!("  {text}"));
     }
 
     /// A line that shows something to be true.
@@ -57,7 +58,7 @@ impl Screen {
         } else {
             self.paint("31", "✗")
         };
-        println!("  {mark} {text}");
+        say(&format!("  {mark} {text}"));
     }
 
     /// One step, with the time since the last one.
@@ -81,18 +82,18 @@ impl Screen {
                 self.paint("2", &format!("(the call took {})", millis(took)))
             );
         }
-        println!(
+        say(&format!(
             "  {:>9}  {}  {words}{:pad$}{tail}",
             format!("+{}", millis(since)),
             self.paint("2", &format!("{:<13}", happening.step.actor())),
             "",
-        );
+        ));
         if !self.brief
             && self.explained.insert(happening.step)
             && let Some(text) = lesson::of(happening.step)
         {
             for line in wrap(text, 72) {
-                println!("{:28}{}", "", self.paint("2", &line));
+                say(&format!("{:28}{}", "", self.paint("2", &line)));
             }
         }
     }

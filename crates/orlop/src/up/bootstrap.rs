@@ -48,6 +48,7 @@ fn default_class(name: &str, driver: &DriverInfo) -> Value {
         "reclaimPolicy": "Delete",
         // Local volumes are made where the pod is; for others it does no harm.
         "volumeBindingMode": "WaitForFirstConsumer",
-        "allowVolumeExpansion": driver.can(ControllerCapability::ExpandVolume),
+        // Nobody here grows volumes yet: let the API server say so at once.
+        "allowVolumeExpansion": false,
     })
 }

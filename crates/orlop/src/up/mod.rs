@@ -6,6 +6,7 @@ pub(crate) mod preflight;
 mod print;
 mod system;
 
+use crate::voice::say;
 use anyhow::Result;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -44,7 +45,7 @@ pub(crate) async fn run(args: cli::Up) -> Result<()> {
     }
     print::part("ready", "press Ctrl-C to stop");
     stop.await;
-    println!();
+    say("");
     print::part(
         "stopping",
         "pods end, volumes are unmounted; press Ctrl-C again to leave at once",

@@ -3,7 +3,7 @@
 use std::{fs, net::SocketAddr, path::Path};
 
 use anyhow::{Context, Result, bail, ensure};
-use orlop_host::Lock;
+use orlop_host::{Lock, LockError};
 use tokio::net::TcpListener;
 
 use super::layout::Layout;
@@ -64,12 +64,13 @@ pub(crate) fn claim(layout: &Layout) -> Result<Lock> {
         .with_context(|| format!("could not make the data folder {}", root.display()))?;
     fs::set_permissions(root, std::os::unix::fs::PermissionsExt::from_mode(0o700))
         .with_context(|| format!("could not protect the data folder {}", root.display()))?;
-    Lock::try_acquire(&layout.lock()).with_context(|| {
-        format!(
-            "the data folder {} is used by another instance: stop that one, or take another \
-             folder with --data-dir",
+    Lock::try_acquire(&layout.lock()).map_err(|error| match error {
+        LockError::Held { holder, .. } => anyhow::anyhow!(
+            "the data folder {} is used by another instance, {holder}: stop that one, or take \
+             another folder with --data-dir",
             root.display()
-        )
+        ),
+        other @ LockError::Io { .. } => other.into(),
     })
 }
 

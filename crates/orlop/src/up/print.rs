@@ -1,5 +1,6 @@
 //! What `orlop up` prints: where things are, then one line per thing that happens to a volume.
 
+use crate::voice::say;
 use jiff::{Timestamp, tz::TimeZone};
 use tokio::sync::mpsc;
 
@@ -7,13 +8,13 @@ use crate::{demo::millis, life::Happening};
 
 /// One aligned line about a part that came up.
 pub(crate) fn part(name: &str, what: &str) {
-    println!("{name:<12} {what}");
+    say(&format!("{name:<12} {what}"));
 }
 
 /// Prints happenings until there are no more.
 pub(crate) async fn happenings(mut news: mpsc::UnboundedReceiver<Happening>) {
     while let Some(happening) = news.recv().await {
-        println!("{}", line(&happening, Timestamp::now()));
+        say(&format!("{}", line(&happening, Timestamp::now())));
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use futures::StreamExt;
+use futures::{StreamExt, future::join_all};
 use orlop_apiserver::{ApiServer, Config, LogRequest, LogSource, Pki, Storage};
 use orlop_csi::{
     Driver, DriverInfo,
@@ -24,7 +24,8 @@ use orlop_model::{CsiNode, Key, Node, Pod};
 use orlop_node::{
     DriverConnector, HostRunner, NodeConfig, RunningNode, Seams, SocketRegistrations,
 };
-use orlop_runtime::{Clock, Process};
+use orlop_runtime::{Clock, Patch, Process};
+use serde_json::json;
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, warn};
@@ -154,6 +155,7 @@ impl System {
             handles.push(start_node(&process, &layout, name, &on_node)?);
             register(&layout, name, &socket, &sockets);
         }
+        retire(&process, &names).await?;
         for name in &names {
             node_ready(&process, name, &info.name).await?;
             tell(
@@ -177,8 +179,13 @@ impl System {
     /// Ends the pods and takes their volumes down; the API server's objects stay as they
     /// are, and the next start goes on from there.
     pub(crate) async fn stop(self) -> Result<()> {
-        for node in &self.nodes {
-            node.stop_all_pods(LAST_GRACE).await;
+        let ended = join_all(self.nodes.iter().map(|node| node.stop_all_pods(LAST_GRACE)));
+        if timeout(PATIENCE, ended).await.is_err() {
+            warn!(
+                "some pods or volumes could not be taken down within {} s; the next start goes on \
+                 with them, and 'orlop down' clears them",
+                PATIENCE.as_secs()
+            );
         }
         self.process.kill();
         self.sockets.stop.cancel();
@@ -381,6 +388,29 @@ fn register(layout: &Layout, node: &str, socket: &Path, sockets: &Sockets) {
     sockets
         .tasks
         .spawn(orlop_sidecars::registrar::serve(config, stop));
+}
+
+/// Says of nodes from an earlier start that nobody runs them now, so that no pod goes there.
+async fn retire(process: &Process, run: &[String]) -> Result<()> {
+    for node in process.cluster.list::<Node>(None).await? {
+        let name = &node.metadata.name;
+        if run.contains(name) || !node.is_ready() {
+            continue;
+        }
+        let unknown = json!({"status": {"conditions": [{
+            "type": "Ready",
+            "status": "Unknown",
+            "reason": "NodeStatusUnknown",
+            "message": "this node is not run now; start with more --nodes",
+            "lastTransitionTime": process.clock.now_seconds(),
+        }]}});
+        let key = Key::cluster(name);
+        process
+            .cluster
+            .patch_status::<Node>(&key, &Patch::Strategic(unknown))
+            .await?;
+    }
+    Ok(())
 }
 
 /// Waits until a node is ready and knows the driver.
