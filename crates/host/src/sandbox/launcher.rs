@@ -296,12 +296,12 @@ async fn take_over(dir: &StateDir, who: &Inhabitants) -> Result<Adopted, RunErro
     }
     // The shim is gone, and init dies with it: but not before the kernel gets
     // to it, and its mounts are held until then.
-    if let Some(init) = open(who.init).map_err(process("find"))? {
-        if !slain(init).await.map_err(process("watch"))? {
-            return Err(RunError::StillRuns {
-                dir: dir.path().to_owned(),
-            });
-        }
+    if let Some(init) = open(who.init).map_err(process("find"))?
+        && !slain(init).await.map_err(process("watch"))?
+    {
+        return Err(RunError::StillRuns {
+            dir: dir.path().to_owned(),
+        });
     }
     Ok(match last_words(dir)? {
         Ended::Exited(exit) => Adopted::Exited(exit),
