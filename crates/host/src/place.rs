@@ -2,7 +2,7 @@
 //!
 //! A path that came from outside is resolved once; afterwards everything happens relative to a
 //! descriptor, so that nobody can swap a directory for a symlink between the check and the use.
-//! Never follows a symlink in the last component, never leaves a [`Root`].
+//! A [`Place`] never follows a symlink in its last component; nothing ever leaves a [`Root`].
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -17,6 +17,10 @@ use crate::mountinfo::{DeviceNumber, MountId};
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
+
+/// Resolution that does not leave the directory, though links within it are followed. The
+/// kernel judges every link as it walks, so exchanging one meanwhile gains nothing.
+const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
 /// A name in a directory; the directory is held open, the name may or may not exist.
 #[derive(Debug)]
@@ -204,11 +208,12 @@ impl Root {
         })
     }
 
-    /// A path-only descriptor of something below; links are refused wherever they stand.
+    /// A path-only descriptor of something below. Links that stay below are followed, as a
+    /// volume of files is made of them; one that leads out, or is absolute, is refused.
     pub fn resolve(&self, relative: &Path) -> io::Result<OwnedFd> {
         // Not O_NOFOLLOW: together with O_PATH it would open the link itself.
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        Ok(openat2(self.fd.as_fd(), relative, flags, BENEATH)?)
+        Ok(openat2(self.fd.as_fd(), relative, flags, WITHIN)?)
     }
 
     /// Makes a directory and its missing parents below, one component at a time, and holds it.
@@ -337,7 +342,9 @@ mod tests {
         std::fs::write(dir.path().join("secret"), "x").unwrap();
         symlink("../secret", dir.path().join("root/up")).unwrap();
         symlink("/etc", dir.path().join("root/abs")).unwrap();
-        symlink("a", dir.path().join("root/inside")).unwrap();
+        symlink("a/../../secret", dir.path().join("root/around")).unwrap();
+        symlink("/proc/self/cwd", dir.path().join("root/magic")).unwrap();
+        symlink("up", dir.path().join("root/chained")).unwrap();
         let root = Root::open(&dir.path().join("root")).unwrap();
         root.resolve(Path::new("a/b")).unwrap();
         for path in [
@@ -345,7 +352,9 @@ mod tests {
             "up",
             "abs",
             "abs/passwd",
-            "inside/b",
+            "around",
+            "magic",
+            "chained",
             "/etc",
             "a/../../secret",
         ] {
@@ -358,6 +367,27 @@ mod tests {
                 .is_err()
         );
         assert!(root.make_directories(Path::new("up/out"), 0o755).is_err());
+    }
+
+    #[test]
+    fn links_that_stay_in_a_root_are_followed() {
+        use std::os::unix::fs::MetadataExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("..2026/sub")).unwrap();
+        std::fs::write(dir.path().join("..2026/key"), "x").unwrap();
+        symlink("..2026", dir.path().join("..data")).unwrap();
+        symlink("..data/key", dir.path().join("key")).unwrap();
+        symlink("..data/sub", dir.path().join("sub")).unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        for path in ["key", "sub"] {
+            let found = rustix::fs::fstat(root.resolve(Path::new(path)).unwrap()).unwrap();
+            let real = std::fs::metadata(dir.path().join("..2026").join(path)).unwrap();
+            assert_eq!(
+                (found.st_dev, found.st_ino),
+                (real.dev(), real.ino()),
+                "{path}"
+            );
+        }
     }
 
     #[test]
