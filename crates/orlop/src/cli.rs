@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Measure the way from `kubectl apply` to a running pod, and what it costs to be idle.
     Bench(Bench),
+    /// Run the embedded API server alone, without any role.
+    Apiserver(Apiserver),
     /// Run a CSI driver.
     #[command(subcommand)]
     Driver(Driver),
@@ -72,6 +74,17 @@ pub(crate) struct Up {
     /// Print nothing but where things are.
     #[arg(long, short)]
     pub(crate) quiet: bool,
+}
+
+/// `orlop apiserver`.
+#[derive(Debug, Args)]
+pub(crate) struct Apiserver {
+    /// Where all state is kept.
+    #[arg(long, default_value = "/var/lib/orlop", value_name = "DIR")]
+    pub(crate) data_dir: PathBuf,
+    /// Where it listens; port 0 takes any free one.
+    #[arg(long, default_value = "127.0.0.1:6443", value_name = "ADDRESS")]
+    pub(crate) listen: SocketAddr,
 }
 
 /// `orlop down`.

@@ -52,6 +52,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
     runtime.block_on(async {
         match cli.command {
             Command::Up(args) => up::run(args).await,
+            Command::Apiserver(args) => up::apiserver(args).await,
             Command::Down(args) => down::run(args).await,
             Command::Demo(args) => demo::run(args).await,
             Command::Bench(args) => bench::run(args).await,

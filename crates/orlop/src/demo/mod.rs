@@ -192,9 +192,9 @@ impl Story {
             millis(in_driver),
             millis(self.screen.elapsed()),
         ));
-        say(&format!(
-            "\nTry it yourself: orlop up, then kubectl --kubeconfig <data-dir>/kubeconfig apply -f examples/"
-        ));
+        say(
+            "\nTry it yourself: orlop up, then kubectl --kubeconfig <data-dir>/kubeconfig apply -f examples/",
+        );
     }
 }
 

@@ -57,6 +57,12 @@ pub(crate) async fn run(args: cli::Up) -> Result<()> {
     }
 }
 
+/// `orlop apiserver`: the API server alone, for roles in processes of their own.
+pub(crate) async fn apiserver(args: cli::Apiserver) -> Result<()> {
+    let cli::Apiserver { data_dir, listen } = args;
+    system::apiserver(data_dir, listen, print::part, terminated()).await
+}
+
 /// Resolves when the process is asked to end: Ctrl-C or SIGTERM.
 pub(crate) async fn terminated() {
     let (Ok(mut interrupt), Ok(mut terminate)) = (

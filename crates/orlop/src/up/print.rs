@@ -14,7 +14,7 @@ pub(crate) fn part(name: &str, what: &str) {
 /// Prints happenings until there are no more.
 pub(crate) async fn happenings(mut news: mpsc::UnboundedReceiver<Happening>) {
     while let Some(happening) = news.recv().await {
-        say(&format!("{}", line(&happening, Timestamp::now())));
+        say(&line(&happening, Timestamp::now()));
     }
 }
 

@@ -263,6 +263,34 @@ impl DriverConnector for Heard {
     }
 }
 
+/// Runs the API server alone until `stop`.
+pub(crate) async fn apiserver(
+    data_dir: PathBuf,
+    listen: SocketAddr,
+    tell: impl Fn(&str, &str),
+    stop: impl Future<Output = ()>,
+) -> Result<()> {
+    let layout = Layout::new(std::path::absolute(&data_dir)?);
+    let _lock = preflight::claim(&layout)?;
+    let listener = preflight::listen(listen).await?;
+    let address = listener.local_addr()?;
+    let sockets = Sockets {
+        stop: CancellationToken::new(),
+        tasks: TaskTracker::new(),
+    };
+    let server = ApiServer::open(Config::new(Storage::Disk(layout.store()))).await?;
+    serve_https(&server, listener, &layout, &sockets)?;
+    tell("API server", &format!("https://{address}"));
+    tell("kubeconfig", &layout.kubeconfig().display().to_string());
+    tell("ready", "press Ctrl-C to stop");
+    stop.await;
+    sockets.stop.cancel();
+    sockets.tasks.close();
+    sockets.tasks.wait().await;
+    server.shutdown().await;
+    Ok(())
+}
+
 fn serve_https(
     server: &ApiServer,
     listener: tokio::net::TcpListener,

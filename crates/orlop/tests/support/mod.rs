@@ -84,6 +84,7 @@ pub struct Machine {
     running: Option<Child>,
     pub output: Arc<Mutex<Vec<String>>>,
     arguments: Vec<String>,
+    command: &'static str,
 }
 
 impl Machine {
@@ -96,6 +97,11 @@ impl Machine {
 
     /// A folder with nothing running on it yet.
     pub fn down(arguments: &[&str]) -> Self {
+        Self::command("up", arguments)
+    }
+
+    /// A folder for another command that takes `--data-dir` and `--listen`.
+    pub fn command(command: &'static str, arguments: &[&str]) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("orlop-test-")
             .tempdir()
@@ -106,6 +112,7 @@ impl Machine {
             running: None,
             output: Arc::default(),
             arguments,
+            command,
         }
     }
 
@@ -121,7 +128,7 @@ impl Machine {
             .args([
                 "--log",
                 "info",
-                "up",
+                self.command,
                 "--listen",
                 "127.0.0.1:0",
                 "--data-dir",
