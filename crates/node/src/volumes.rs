@@ -426,7 +426,7 @@ impl Volumes {
                 driver = key.driver,
                 volume_id = key.handle,
                 trouble = words,
-                "{} failed",
+                "{}",
                 trouble.doing
             );
         }

@@ -12,7 +12,7 @@ use orlop_model::{ConfigMap, Key, Pod, Secret};
 use orlop_runtime::{ApiError, Cluster};
 use serde::Deserialize;
 
-use crate::plugins::field;
+use crate::plugins::{Source, field};
 
 /// Why a container cannot be described.
 #[derive(Debug, thiserror::Error)]
@@ -91,13 +91,24 @@ impl Describe<'_> {
             .ok_or_else(|| DescribeError::NoVolume(volume.to_owned()))
     }
 
+    /// Whether a volume is read-only for all containers, as the kubelet has it: files from
+    /// objects are the node's to write, and a claim may be used for reading alone.
+    fn is_read_only(&self, volume: &str) -> bool {
+        let mut volumes = self.pod.spec.volumes.iter();
+        let source = volumes.find(|of| of.name == volume).map(Source::of);
+        matches!(
+            source,
+            Some(Source::Files(_) | Source::Claim { read_only: true })
+        )
+    }
+
     fn mounts(&self) -> Result<Vec<Mount>, DescribeError> {
         let mounts = self.container.volume_mounts.iter().map(|mount| {
             Ok(Mount {
                 source: self.source(&mount.name)?,
                 sub_path: (!mount.sub_path.is_empty()).then(|| (&mount.sub_path).into()),
                 target: PathBuf::from("/").join(&mount.mount_path),
-                access: if mount.read_only {
+                access: if mount.read_only || self.is_read_only(&mount.name) {
                     Writable::ReadOnly
                 } else {
                     Writable::ReadWrite

@@ -54,30 +54,14 @@ impl Pods {
                 // Announced but never run: as if it had never been.
                 Found::Nothing => match (attempt.checked_sub(1), last) {
                     (Some(before), Some(finish)) => {
-                        let state = State::Ended(finish);
-                        containers.insert(
-                            container,
-                            ContainerRecord {
-                                attempt: before,
-                                state,
-                                last: None,
-                                streak: before,
-                            },
-                        );
+                        let record = ContainerRecord::found(before, State::Ended(finish), None);
+                        containers.insert(container, record);
                         continue;
                     }
                     _ => continue,
                 },
             };
-            containers.insert(
-                container,
-                ContainerRecord {
-                    attempt,
-                    state,
-                    last,
-                    streak: attempt,
-                },
-            );
+            containers.insert(container, ContainerRecord::found(attempt, state, last));
         }
         let mut records = self.records();
         let record = records.entry(uid.clone()).or_default();
@@ -170,13 +154,19 @@ impl Pods {
             container: name.to_owned(),
             attempt,
         };
+        let created = || self.say(pod, name, "Created", format!("Created container: {name}"));
+        let started = || self.say(pod, name, "Started", format!("Started container {name}"));
         let state = match self.parts.runner.start(&id, &spec).await {
             Ok(Found::Running(container)) => {
-                self.say(pod, name, "Started", format!("Started container {name}"));
+                created();
+                started();
                 self.watched(id.clone(), container)
             }
             Ok(Found::Ended(finish)) => {
-                if finish.started_at.is_none() {
+                created();
+                if finish.started_at.is_some() {
+                    started();
+                } else {
                     self.say_warning(pod, name, "Failed", format!("Error: {}", finish.message));
                 }
                 State::Ended(finish)

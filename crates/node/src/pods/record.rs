@@ -50,7 +50,7 @@ pub(super) struct ContainerRecord {
     pub(super) state: State,
     /// How the attempt before ended.
     pub(super) last: Option<Finish>,
-    /// Restarts since it last ran for long.
+    /// Restarts since it last ran for long, or since the node role began.
     pub(super) streak: u32,
 }
 
@@ -63,6 +63,17 @@ pub(super) enum State {
 }
 
 impl ContainerRecord {
+    /// The record of an attempt that an earlier node role started. The waits begin anew, as
+    /// the kubelet's do: earlier attempts may have ended because all was stopped.
+    pub(super) fn found(attempt: u32, state: State, last: Option<Finish>) -> Self {
+        Self {
+            attempt,
+            state,
+            last,
+            streak: 0,
+        }
+    }
+
     pub(super) fn now(&self) -> Now {
         match &self.state {
             State::Running { asked, .. } => Now::Running(*asked),
@@ -163,5 +174,13 @@ mod tests {
         record = record.next(ended(finish(0, 1)));
         assert_eq!(wait(&record), 10);
         assert_eq!(record.attempt, 9);
+    }
+
+    #[test]
+    fn a_container_that_is_found_ended_restarts_at_once_and_waits_from_then_on() {
+        let record = ContainerRecord::found(7, State::Ended(finish(0, 1)), None);
+        assert_eq!(wait(&record), 0);
+        let record = record.next(State::Ended(finish(1, 2)));
+        assert_eq!((record.attempt, wait(&record)), (8, 10));
     }
 }

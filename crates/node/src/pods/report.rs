@@ -43,8 +43,15 @@ impl Pods {
             .patch_status::<Pod>(&pod.key(), &Patch::Strategic(body))
             .await
         {
-            Ok(pod) => {
-                self.parts.pods.absorb(pod);
+            Ok(written) => {
+                for container in status::backing_off(&pod, &wanted) {
+                    let message = format!(
+                        "Back-off restarting failed container {container} in pod {}_{}({uid})",
+                        pod.metadata.name, pod.metadata.namespace
+                    );
+                    self.say_warning(&pod, container, "BackOff", message);
+                }
+                self.parts.pods.absorb(written);
                 outcome
             }
             // Gone, or another pod of that name: the watch tells.

@@ -19,10 +19,13 @@ const INITIALIZED: &str = "Initialized";
 const READY: &str = "Ready";
 const CONTAINERS_READY: &str = "ContainersReady";
 
+/// Why a container that ended waits.
+const BACK_OFF: &str = "CrashLoopBackOff";
+
 /// The status that the pod should have.
 pub(super) fn status(pod: &Pod, uid: &PodUid, record: &Record, view: &View) -> PodStatus {
     let phase = phase(pod, view);
-    let each = |containers: &[Container], may_run: bool| -> Vec<ContainerStatus> {
+    let each = |containers: &[Container], role: Role| -> Vec<ContainerStatus> {
         containers
             .iter()
             .map(|container| {
@@ -36,7 +39,7 @@ pub(super) fn status(pod: &Pod, uid: &PodUid, record: &Record, view: &View) -> P
                     container,
                     id,
                     record: record_of,
-                    may_run,
+                    role,
                 };
                 line.status(record, view)
             })
@@ -46,8 +49,8 @@ pub(super) fn status(pod: &Pod, uid: &PodUid, record: &Record, view: &View) -> P
         .init
         .iter()
         .all(|(_, now)| matches!(now, Now::Ended { code: 0, .. }));
-    let init = each(&pod.spec.init_containers, true);
-    let main = each(&pod.spec.containers, initialized);
+    let init = each(&pod.spec.init_containers, Role::Init);
+    let main = each(&pod.spec.containers, Role::Main { initialized });
     let conditions = conditions(
         pod,
         phase,
@@ -75,6 +78,26 @@ pub(super) fn status(pod: &Pod, uid: &PodUid, record: &Record, view: &View) -> P
         init_container_statuses: init,
         container_statuses: main,
     }
+}
+
+/// The containers that wait for a restart, as the pod on the API server does not say yet.
+pub(super) fn backing_off<'a>(pod: &Pod, wanted: &'a PodStatus) -> Vec<&'a str> {
+    let told: Vec<_> = waits(&pod.status).collect();
+    waits(wanted)
+        .filter(|wait| !told.contains(wait))
+        .map(|(name, _)| name)
+        .collect()
+}
+
+/// The containers that wait for a restart, and which one.
+fn waits(status: &PodStatus) -> impl Iterator<Item = (&str, i32)> {
+    let init = status.init_container_statuses.iter();
+    let all = init.chain(&status.container_statuses);
+    all.filter(|container| {
+        let waiting = container.state.waiting.as_ref();
+        waiting.is_some_and(|waiting| waiting.reason == BACK_OFF)
+    })
+    .map(|container| (container.name.as_str(), container.restart_count))
 }
 
 /// Whether the pod on the API server says something else.
@@ -184,8 +207,16 @@ struct Line<'a> {
     container: &'a Container,
     id: ContainerId,
     record: Option<&'a ContainerRecord>,
-    /// Whether nothing but the volumes keeps it from running.
-    may_run: bool,
+    role: Role,
+}
+
+/// What a container is for.
+#[derive(Clone, Copy)]
+enum Role {
+    /// To come to an end before the others begin.
+    Init,
+    /// To run, once the pod is initialized.
+    Main { initialized: bool },
 }
 
 impl Line<'_> {
@@ -198,10 +229,9 @@ impl Line<'_> {
             ..ContainerState::default()
         };
         let Some(record) = self.record else {
-            let reason = if self.may_run {
-                "ContainerCreating"
-            } else {
-                "PodInitializing"
+            let reason = match self.role {
+                Role::Init | Role::Main { initialized: true } => "ContainerCreating",
+                Role::Main { initialized: false } => "PodInitializing",
             };
             let message = pod.trouble.clone().unwrap_or_default();
             return self.describe(waiting(reason, message), ContainerState::default(), 0);
@@ -237,11 +267,7 @@ impl Line<'_> {
                         "back-off {wait}s restarting failed container={}",
                         self.container.name
                     );
-                    return self.describe(
-                        waiting("CrashLoopBackOff", message),
-                        ended,
-                        record.attempt,
-                    );
+                    return self.describe(waiting(BACK_OFF, message), ended, record.attempt);
                 }
                 self.describe(ended, last, record.attempt)
             }
@@ -255,9 +281,13 @@ impl Line<'_> {
         restarts: u32,
     ) -> ContainerStatus {
         let running = state.running.is_some();
+        let ready = match self.role {
+            Role::Init => state.terminated.as_ref().is_some_and(|t| t.exit_code == 0),
+            Role::Main { .. } => running,
+        };
         ContainerStatus {
             name: self.container.name.clone(),
-            ready: running,
+            ready,
             started: Some(running),
             restart_count: i32::try_from(restarts).unwrap_or(i32::MAX),
             image: self.container.image.clone(),
@@ -283,7 +313,8 @@ impl Line<'_> {
                 signal: finish.signal,
                 reason: finish.reason.clone(),
                 message: finish.message.clone(),
-                started_at: finish.started_at.map(seconds),
+                // Kubernetes' word for "never": left out, it is read as the year 1.
+                started_at: Some(finish.started_at.map_or(Timestamp::UNIX_EPOCH, seconds)),
                 finished_at: Some(seconds(finish.finished_at)),
                 container_id: format!("orlop://{id}"),
             }),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use orlop_host::sandbox::{
-    Adopted, ContainerSpec, Ended, Exit, Launcher, Running, ShimCommand, StateDir,
+    Adopted, ContainerSpec, Ended, Exit, ExitReason, Launcher, Running, ShimCommand, StateDir,
 };
 use tracing::error;
 
@@ -108,9 +108,15 @@ fn found(id: &ContainerId, adopted: Adopted) -> Found {
     }
 }
 
+/// The code of a container that could not be started, whatever a shell would say.
+const NOT_STARTED: i32 = 128;
+
 fn finish(exit: Exit) -> Finish {
     Finish {
-        code: exit.code,
+        code: match exit.reason {
+            ExitReason::StartError => NOT_STARTED,
+            _ => exit.code,
+        },
         signal: exit.signal,
         reason: exit.reason.as_str().to_owned(),
         message: exit.message,
