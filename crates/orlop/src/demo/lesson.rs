@@ -58,9 +58,11 @@ pub(super) fn of(step: Step) -> Option<&'static str> {
             "The process has ended; the bind mount is gone."
         }
         Step::Call(Method::NodeUnstageVolume, Answer::Ok) => {
-            "No other pod of this node uses the volume: unmounted, loop device free again."
+            "No pod of this node uses the volume any more: unmounted, loop device free again."
         }
-        Step::PodGone => "Only now, with nothing mounted, does the pod leave the API server.",
+        Step::PodGone => {
+            "Only now, with its processes ended and its mounts gone, does the pod leave the API server."
+        }
         Step::Call(Method::ControllerUnpublishVolume, Answer::Ok) => {
             "The node reported that it no longer uses the volume; the driver takes it away."
         }
