@@ -1,6 +1,6 @@
 //! The same roles, each as a process of its own, against any Kubernetes API server.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -12,9 +12,8 @@ use orlop_host::sandbox::ShimCommand;
 use orlop_model::{Key, well_known};
 use orlop_node::{HostRunner, Layout, NodeConfig, Seams, SocketDrivers, SocketRegistrations};
 use orlop_runtime::{Clock, Election, Process};
-use tokio::time::timeout;
 
-use crate::{cli, up::preflight, up::terminated};
+use crate::{cli, driver::meet, up::preflight, up::terminated};
 
 /// How long a driver may take to answer at the start, as for the Go sidecars.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -46,8 +45,8 @@ pub(crate) async fn controller(args: cli::Controller) -> Result<()> {
     let process = connect(&cluster).await?;
     let metrics = CallMetrics::register(Side::Sidecar, &mut process.metrics.registry());
     let driver = Driver::connect(&csi_address)?.with_metrics(metrics);
-    let name = met(&driver, &csi_address).await?;
-    let lease = format!("orlop-controller-{}", well_known::sanitise(&name));
+    let info = meet(&driver, &csi_address, PATIENCE).await?;
+    let lease = format!("orlop-controller-{}", well_known::sanitise(&info.name));
     lead(&process, &cluster, &lease, || {
         orlop_sidecars::provisioner::start(&process, driver.clone(), Default::default());
         orlop_sidecars::attacher::start(&process, driver.clone(), Default::default());
@@ -160,24 +159,4 @@ async fn lead(
 fn identity() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
-}
-
-async fn met(driver: &Driver, address: &str) -> Result<String> {
-    let ask = async {
-        driver.probe_until_ready().await?;
-        driver.info().await
-    };
-    let info = within(ask, address).await?;
-    Ok(info.name.clone())
-}
-
-async fn within<T>(
-    ask: impl Future<Output = Result<T, orlop_csi::CallError>>,
-    address: &str,
-) -> Result<T> {
-    timeout(PATIENCE, ask)
-        .await
-        .ok()
-        .with_context(|| format!("no CSI driver answered at {address}: check --csi-address"))?
-        .with_context(|| format!("the CSI driver at {address} does not say who it is"))
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, future::join_all};
 use orlop_apiserver::{ApiServer, Config, LogRequest, LogSource, Pki, Storage};
 use orlop_csi::{
-    Driver, DriverInfo,
+    Driver,
     client::socket_path,
     metrics::{Metrics as CallMetrics, Side},
     server::Services,
@@ -31,7 +31,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, warn};
 
 use super::{bootstrap, layout::Layout, preflight};
-use crate::{demo::millis, life::Chronicle, logs::Logs};
+use crate::{demo::millis, driver::meet, life::Chronicle, logs::Logs};
 
 /// How long each part may take to come up.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -126,14 +126,14 @@ impl System {
             }
             Some(endpoint) => {
                 tell("driver", &format!("waiting for {endpoint}"));
-                let info = meet(&Driver::connect(&endpoint)?, &endpoint).await?;
+                let info = meet(&Driver::connect(&endpoint)?, &endpoint, DRIVER_PATIENCE).await?;
                 let class = info.name.clone();
                 (endpoint.clone(), Some(endpoint), class)
             }
         };
         let beside = Heard::new(&process, &chronicle, Side::Sidecar);
         let controller = beside.driver(&driver).map_err(anyhow::Error::msg)?;
-        let info = meet(&controller, &driver).await?;
+        let info = meet(&controller, &driver, DRIVER_PATIENCE).await?;
         tell(
             "driver",
             &format!("{} {} at {driver}", info.name, info.version),
@@ -350,24 +350,6 @@ fn offer(path: &Path, services: Services, sockets: &Sockets) -> Result<()> {
         }
     });
     Ok(())
-}
-
-/// Waits for a driver and asks who it is.
-async fn meet(driver: &Driver, endpoint: &str) -> Result<Arc<DriverInfo>> {
-    let ready = async {
-        driver.probe_until_ready().await?;
-        driver.info().await
-    };
-    timeout(DRIVER_PATIENCE, ready)
-        .await
-        .ok()
-        .with_context(|| {
-            format!(
-                "no CSI driver answered at {endpoint} within {} s: start it, or check the path",
-                DRIVER_PATIENCE.as_secs()
-            )
-        })?
-        .with_context(|| format!("the CSI driver at {endpoint} does not say who it is"))
 }
 
 fn start_roles(process: &Process, driver: &Driver) {
