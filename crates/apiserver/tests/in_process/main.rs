@@ -1,0 +1,11 @@
+//! The API as an unmodified kube client in the same process sees it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod admission;
+mod deletion;
+mod durability;
+mod events;
+mod fixtures;
+mod reading;
+mod writes;
