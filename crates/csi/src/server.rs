@@ -6,11 +6,8 @@
 //! a handler's outcome into a reply.
 //!
 //! # Peers
-//! HTTP/2 below us refuses a request whose `:authority` is no host name, with
-//! `PROTOCOL_ERROR` and before any code of ours runs. The kubelet since 1.26
-//! and everything on grpc-go's `unix:` targets send `localhost`; some clients
-//! on gRPC's C core send the socket's path, and must set the channel argument
-//! `grpc.default_authority` to `localhost`.
+//! The kubelet's plugin watcher and clients on gRPC's C core send the socket's path as
+//! `:authority`, which HTTP/2 below us refuses; it is mended on the way in.
 
 use std::future::Future;
 use std::io;
@@ -27,7 +24,9 @@ use tower::Layer as _;
 use crate::metrics::Metrics;
 use crate::{proto, registration};
 
+mod authority;
 mod connections;
+mod mended;
 mod socket;
 mod status;
 mod watch;

@@ -23,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tower::{Service, ServiceExt as _};
 
+use super::mended::Mended;
+
 /// Calls that one connection may have under way.
 const CALLS_PER_CONNECTION: u32 = 256;
 
@@ -101,7 +103,10 @@ where
         .max_concurrent_streams(CALLS_PER_CONNECTION);
     let service = service.map_request(|request: Request<_>| request.map(Body::new));
     let connection = http
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+        .serve_connection(
+            TokioIo::new(Mended::new(stream)),
+            TowerToHyperService::new(service),
+        )
         .into_owned();
     async move {
         let mut connection = pin!(connection);

@@ -23,7 +23,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fail("usage: go-peer describe | serve SOCKET | call SOCKET | authority SOCKET NAME")
+		fail("usage: go-peer describe | serve SOCKET | call SOCKET | authority SOCKET NAME | dial SOCKET")
 	}
 	switch args := os.Args[2:]; os.Args[1] {
 	case "describe":
@@ -33,7 +33,11 @@ func main() {
 	case "call":
 		call(args[0])
 	case "authority":
-		authority(args[0], args[1])
+		authority("unix://"+args[0], grpc.WithAuthority(args[1]))
+	case "dial":
+		authority("passthrough:///"+args[0], grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}))
 	default:
 		fail("unknown command " + os.Args[1])
 	}
@@ -283,16 +287,19 @@ func say(format string, err error, values ...any) {
 	fmt.Printf(format+"\n", values...)
 }
 
-// authority makes one call under another :authority and prints its code.
-func authority(socket, name string) {
-	connection, err := grpc.NewClient("unix://"+socket,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority(name))
+// authority makes calls under another :authority and prints their codes. The first spells
+// the authority out, the others refer to it.
+func authority(target string, options ...grpc.DialOption) {
+	options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient(target, options...)
 	if err != nil {
 		fail(err.Error())
 	}
 	defer connection.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	_, err = csi.NewIdentityClient(connection).Probe(ctx, &csi.ProbeRequest{})
-	fmt.Println(status.Code(err))
+	for range 3 {
+		_, err = csi.NewIdentityClient(connection).Probe(ctx, &csi.ProbeRequest{})
+		fmt.Print(status.Code(err), " ")
+	}
 }
