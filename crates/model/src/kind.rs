@@ -1,5 +1,6 @@
 //! What makes a type a Kubernetes kind: where its objects live on the API server.
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::meta::{Key, Meta, ObjectRef};
@@ -76,6 +77,34 @@ pub trait Kind: Clone + Send + Sync + std::fmt::Debug + 'static {
     }
 }
 
+/// Reads an object in which `null` may stand for whatever is empty, as Go writes a list or
+/// map that was never made (`spec.drivers` of a CSINode without drivers).
+pub(crate) fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, serde_json::Error> {
+    // Almost no object has one, and most that do have it where we expect it.
+    serde_json::from_slice(json).or_else(|error| {
+        let mut value: Value = serde_json::from_slice(json)?;
+        if drop_nulls(&mut value) {
+            serde_json::from_value(value)
+        } else {
+            Err(error)
+        }
+    })
+}
+
+/// Takes the members that are `null` out of every object; tells whether there was any.
+fn drop_nulls(value: &mut Value) -> bool {
+    match value {
+        Value::Object(members) => {
+            let before = members.len();
+            members.retain(|_, member| !member.is_null());
+            let any = members.len() < before;
+            members.values_mut().fold(any, |any, m| drop_nulls(m) | any)
+        }
+        Value::Array(items) => items.iter_mut().fold(false, |any, i| drop_nulls(i) | any),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
 /// Declares where a projection's objects live.
 macro_rules! kind {
     ($type:ty, $group:literal, $version:literal, $kind:literal, $plural:literal, $scope:ident) => {
@@ -87,7 +116,7 @@ macro_rules! kind {
             const SCOPE: $crate::kind::Scope = $crate::kind::Scope::$scope;
 
             fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
-                serde_json::from_slice(json)
+                $crate::kind::read(json)
             }
 
             fn encode(&self) -> Result<serde_json::Value, serde_json::Error> {
@@ -105,3 +134,81 @@ macro_rules! kind {
     };
 }
 pub(crate) use kind;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        Claim, ConfigMap, CsiDriver, CsiNode, CsiStorageCapacity, Event, Lease, Namespace, Node,
+        Pod, Secret, ServiceAccount, StorageClass, Volume, VolumeAttachment,
+    };
+
+    /// All lists and maps that kinds have at their top or in their metadata, as `null`.
+    fn hollow<K: Kind>() {
+        let object = json!({
+            "metadata": {"name": "a", "namespace": null, "labels": null, "annotations": null,
+                         "finalizers": null, "ownerReferences": null, "creationTimestamp": null},
+            "spec": null, "status": null, "data": null, "binaryData": null, "parameters": null,
+            "mountOptions": null, "allowedTopologies": null, "source": null, "message": null,
+        });
+        let read = K::decode(object.to_string().as_bytes());
+        let read = read.unwrap_or_else(|error| panic!("{}: {error}", K::KIND));
+        assert_eq!(read.meta().name, "a");
+    }
+
+    #[test]
+    fn null_reads_as_empty_in_every_kind() {
+        hollow::<Claim>();
+        hollow::<ConfigMap>();
+        hollow::<CsiDriver>();
+        hollow::<CsiNode>();
+        hollow::<CsiStorageCapacity>();
+        hollow::<Event>();
+        hollow::<Lease>();
+        hollow::<Namespace>();
+        hollow::<Node>();
+        hollow::<Pod>();
+        hollow::<Secret>();
+        hollow::<ServiceAccount>();
+        hollow::<StorageClass>();
+        hollow::<Volume>();
+        hollow::<VolumeAttachment>();
+    }
+
+    #[test]
+    fn a_node_without_drivers_reads_as_the_kubelet_writes_it() {
+        let node = CsiNode::decode(br#"{"metadata":{"name":"n"},"spec":{"drivers":null}}"#);
+        assert_eq!(node.unwrap().spec.drivers, []);
+    }
+
+    #[test]
+    fn null_deep_inside_and_in_lists_reads_as_empty() {
+        let pod = json!({
+            "metadata": {"name": "p", "labels": null, "ownerReferences": null},
+            "spec": {"containers": [{"name": "c", "command": null, "resources": {"limits": null}}],
+                     "volumes": [{"name": "v", "configMap": {"name": "m", "items": null}}]},
+            "status": {"containerStatuses": null},
+        });
+        let pod = Pod::decode(pod.to_string().as_bytes()).unwrap();
+        assert_eq!(pod.spec.containers[0].name, "c");
+        assert!(pod.spec.containers[0].command.is_empty());
+        assert!(
+            pod.spec.volumes[0]
+                .config_map
+                .as_ref()
+                .unwrap()
+                .items
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_for_another_reason_is_told() {
+        let wrong = br#"{"metadata":{"name":"n"},"spec":{"drivers":7,"x":null}}"#;
+        let error = CsiNode::decode(wrong).unwrap_err();
+        assert!(error.to_string().contains("expected a sequence"), "{error}");
+        assert!(CsiNode::decode(b"{").is_err());
+    }
+}
