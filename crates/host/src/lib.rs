@@ -10,8 +10,11 @@
 
 pub mod boot;
 pub mod durable;
+pub mod extents;
 pub mod filesystem;
 pub mod folder_watch;
+pub mod freeze;
+pub mod image;
 pub mod lock;
 pub mod loopdev;
 pub mod mount;
@@ -19,6 +22,8 @@ pub mod mountinfo;
 pub mod place;
 pub mod program;
 pub mod sandbox;
+#[doc(hidden)]
+pub mod testing;
 pub mod tree;
 
 pub use boot::BootId;
