@@ -38,7 +38,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Driver(Driver),
     /// Run the control plane's storage controllers against a cluster.
-    Control(Cluster),
+    Control(Control),
     /// Run the sidecars (provisioner, attacher) beside a CSI driver, against a cluster.
     Controller(Controller),
     /// Run the pod scheduler against a cluster.
@@ -152,11 +152,37 @@ pub(crate) struct Cluster {
     pub(crate) leader_election_namespace: String,
 }
 
+/// `orlop control`.
+#[derive(Debug, Args)]
+pub(crate) struct Control {
+    #[command(flatten)]
+    pub(crate) cluster: Cluster,
+    /// Which to run: binder, attach-detach, protection, ephemeral; `*` for all, `-NAME` for all
+    /// but one.
+    #[arg(
+        long,
+        default_value = "*",
+        value_delimiter = ',',
+        value_name = "LIST",
+        allow_hyphen_values = true
+    )]
+    pub(crate) controllers: Vec<String>,
+}
+
 /// `orlop controller`.
 #[derive(Debug, Args)]
 pub(crate) struct Controller {
     #[command(flatten)]
     pub(crate) cluster: Cluster,
+    /// Which to run: provisioner, attacher; `*` for all, `-NAME` for all but one.
+    #[arg(
+        long,
+        default_value = "*",
+        value_delimiter = ',',
+        value_name = "LIST",
+        allow_hyphen_values = true
+    )]
+    pub(crate) controllers: Vec<String>,
     /// The driver's socket.
     #[arg(long, default_value = "/run/csi/socket", value_name = "SOCKET")]
     pub(crate) csi_address: String,

@@ -13,18 +13,43 @@ use orlop_model::{Key, well_known};
 use orlop_node::{HostRunner, Layout, NodeConfig, Seams, SocketDrivers, SocketRegistrations};
 use orlop_runtime::{Clock, Election, Process};
 
-use crate::{cli, driver::meet, up::preflight, up::terminated};
+use crate::{cli, controllers::choose, driver::meet, up::preflight, up::terminated};
 
 /// How long a driver may take to answer at the start, as for the Go sidecars.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(crate) async fn control(args: cli::Cluster) -> Result<()> {
-    let process = connect(&args).await?;
-    lead(&process, &args, "orlop-control", || {
-        orlop_control::binder::start(&process);
-        orlop_control::attach_detach::start(&process);
-        orlop_control::protection::start(&process);
-        orlop_control::ephemeral::start(&process);
+type StartController = fn(&Process);
+type StartSidecar = fn(&Process, &Driver);
+
+/// What `orlop control` runs.
+const CONTROL: [(&str, StartController); 4] = [
+    ("binder", orlop_control::binder::start),
+    ("attach-detach", orlop_control::attach_detach::start),
+    ("protection", orlop_control::protection::start),
+    ("ephemeral", orlop_control::ephemeral::start),
+];
+
+/// What `orlop controller` runs.
+const SIDECARS: [(&str, StartSidecar); 2] = [
+    ("provisioner", |process, driver| {
+        orlop_sidecars::provisioner::start(process, driver.clone(), Default::default());
+    }),
+    ("attacher", |process, driver| {
+        orlop_sidecars::attacher::start(process, driver.clone(), Default::default());
+    }),
+];
+
+pub(crate) async fn control(args: cli::Control) -> Result<()> {
+    let cli::Control {
+        cluster,
+        controllers,
+    } = args;
+    let chosen = choose(&controllers, &CONTROL)?;
+    let process = connect(&cluster).await?;
+    lead(&process, &cluster, "orlop-control", || {
+        for start in chosen {
+            start(&process);
+        }
     })
     .await
 }
@@ -40,16 +65,19 @@ pub(crate) async fn scheduler(args: cli::Cluster) -> Result<()> {
 pub(crate) async fn controller(args: cli::Controller) -> Result<()> {
     let cli::Controller {
         cluster,
+        controllers,
         csi_address,
     } = args;
+    let chosen = choose(&controllers, &SIDECARS)?;
     let process = connect(&cluster).await?;
     let metrics = CallMetrics::register(Side::Sidecar, &mut process.metrics.registry());
     let driver = Driver::connect(&csi_address)?.with_metrics(metrics);
     let info = meet(&driver, &csi_address, PATIENCE).await?;
     let lease = format!("orlop-controller-{}", well_known::sanitise(&info.name));
     lead(&process, &cluster, &lease, || {
-        orlop_sidecars::provisioner::start(&process, driver.clone(), Default::default());
-        orlop_sidecars::attacher::start(&process, driver.clone(), Default::default());
+        for start in chosen {
+            start(&process, &driver);
+        }
     })
     .await
 }

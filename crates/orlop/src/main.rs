@@ -3,6 +3,7 @@
 mod bench;
 mod cli;
 mod cluster;
+mod controllers;
 mod demo;
 mod down;
 mod driver;

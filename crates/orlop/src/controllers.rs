@@ -1,0 +1,76 @@
+//! Which of a command's controllers are run, chosen as kube-controller-manager's are.
+
+use anyhow::{Result, bail};
+
+/// The controllers that a list chooses: `*` is all, `name` that one, `-name` all but that
+/// one. What a name says of itself wins over `*`, and `-name` over `name`.
+pub(crate) fn choose<C: Copy>(list: &[String], known: &[(&str, C)]) -> Result<Vec<C>> {
+    let names = || known.iter().map(|(name, _)| *name);
+    for word in list {
+        let name = word.strip_prefix('-').unwrap_or(word);
+        if word != "*" && !names().any(|known| known == name) {
+            bail!(
+                "--controllers: there is no controller {name:?}; there are {}",
+                names().collect::<Vec<_>>().join(", ")
+            );
+        }
+    }
+    let says = |word: &str| list.iter().any(|w| w == word);
+    let runs = |name: &str| !says(&format!("-{name}")) && (says(name) || says("*"));
+    let chosen: Vec<C> = known
+        .iter()
+        .filter(|(name, _)| runs(name))
+        .map(|(_, controller)| *controller)
+        .collect();
+    if chosen.is_empty() {
+        bail!(
+            "--controllers={} leaves nothing to run; to leave some out, write *,-NAME",
+            list.join(",")
+        );
+    }
+    Ok(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: [(&str, char); 3] = [("binder", 'b'), ("attach-detach", 'a'), ("ephemeral", 'e')];
+
+    fn chosen(list: &str) -> Result<String, String> {
+        let words: Vec<String> = list.split(',').map(str::to_owned).collect();
+        let chosen = choose(&words, &KNOWN).map_err(|error| error.to_string())?;
+        Ok(chosen.into_iter().collect())
+    }
+
+    #[test]
+    fn a_list_chooses_as_in_kube_controller_manager() {
+        for (list, expected) in [
+            ("*", "bae"),
+            ("binder", "b"),
+            ("ephemeral,binder", "be"),
+            ("*,-attach-detach", "be"),
+            ("-attach-detach,*", "be"),
+            ("*,binder,-binder", "ae"),
+        ] {
+            assert_eq!(chosen(list).as_deref(), Ok(expected), "{list}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_told_with_those_that_are() {
+        for list in ["*,-bindr", "bindr", ""] {
+            let error = chosen(list).unwrap_err();
+            assert!(
+                error.ends_with("there are binder, attach-detach, ephemeral"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_list_that_leaves_nothing_is_an_error() {
+        let error = chosen("-binder").unwrap_err();
+        assert!(error.contains("write *,-NAME"), "{error}");
+    }
+}
