@@ -27,9 +27,10 @@ pub(crate) mod connection;
 mod deadlines;
 mod gate;
 mod info;
+mod raw;
 mod reply;
 
-pub use call_error::{CallError, Retry};
+pub use call_error::{CallError, Origin, Retry};
 pub use connection::{EndpointError, socket_path};
 pub use deadlines::Deadlines;
 use deadlines::{timed, within};
@@ -38,6 +39,7 @@ pub use info::{
     ControllerCapability, DriverInfo, GroupCapability, NodeCapability, PluginService,
     VolumeExpansion,
 };
+pub use raw::Refusal;
 
 /// Room for a list of some hundred thousand volumes; tonic's own 4 MiB is not.
 const LARGEST_REPLY: usize = 64 * 1024 * 1024;

@@ -114,7 +114,8 @@ impl CallError {
 
 /// Who made a status. tonic makes many itself, under codes that a driver could
 /// have sent as well.
-enum Origin {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
     /// It came over the wire.
     Driver,
     /// A timer of the client fired.
@@ -129,7 +130,7 @@ enum Origin {
 const REPLY_TOO_LARGE: &str = "Error, decoded message length too large";
 
 impl Origin {
-    fn of(status: &Status) -> Self {
+    pub(super) fn of(status: &Status) -> Self {
         let mut below = status.source();
         if below.is_none() {
             let too_large =
@@ -149,7 +150,7 @@ impl Origin {
     }
 }
 
-fn connection_trouble(status: &Status) -> String {
+pub(super) fn connection_trouble(status: &Status) -> String {
     let cause = status.source().map(text::chain).unwrap_or_default();
     format!("no connection to the driver: {cause}")
 }
