@@ -1,0 +1,138 @@
+//! What came out of a run.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+mod html;
+mod junit;
+mod text;
+
+pub use html::html;
+pub use junit::junit;
+pub use text::{line, summary};
+
+/// How a case went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "verdict", content = "reason")]
+pub enum Verdict {
+    /// The driver does it.
+    Passed,
+    /// The driver doesn't do something that it should.
+    Warned(String),
+    /// The driver doesn't do something that it must.
+    Failed(String),
+    /// The case makes no sense for this driver or this run.
+    Skipped(String),
+}
+
+impl Verdict {
+    /// In one word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Warned(_) => "warned",
+            Self::Failed(_) => "failed",
+            Self::Skipped(_) => "skipped",
+        }
+    }
+
+    /// Why, if there is something to say.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Passed => None,
+            Self::Warned(reason) | Self::Failed(reason) | Self::Skipped(reason) => Some(reason),
+        }
+    }
+}
+
+/// One case and how it went.
+#[derive(Debug, Clone, Serialize)]
+pub struct CaseReport {
+    /// The case's name.
+    pub id: String,
+    /// What must hold.
+    pub title: String,
+    /// The specification's section.
+    pub spec: &'static str,
+    /// How it went.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// How long it took, with its cleaning up.
+    #[serde(rename = "seconds", serialize_with = "seconds")]
+    pub took: Duration,
+    /// What was asked and answered, if it did not pass.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub transcript: Vec<String>,
+    /// What could not be cleaned up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remains: Vec<String>,
+}
+
+fn seconds<S: serde::Serializer>(took: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(took.as_secs_f64())
+}
+
+/// A whole run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// The driver's name.
+    pub driver: String,
+    /// The driver's version.
+    pub version: String,
+    /// When it began, in UTC.
+    pub started: String,
+    /// How long it took.
+    #[serde(rename = "seconds", serialize_with = "seconds")]
+    pub took: Duration,
+    /// Whether it was stopped before its end.
+    pub stopped: bool,
+    /// The cases that ran, in order.
+    pub cases: Vec<CaseReport>,
+}
+
+/// How many cases went how.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// The driver does it.
+    pub passed: usize,
+    /// It should do better.
+    pub warned: usize,
+    /// It must do better.
+    pub failed: usize,
+    /// Not for this driver.
+    pub skipped: usize,
+}
+
+impl Report {
+    /// Whether the driver conforms as far as was seen: nothing failed, nothing was left out.
+    pub fn conforms(&self) -> bool {
+        !self.stopped && self.counts().failed == 0
+    }
+
+    /// How many cases went how.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for case in &self.cases {
+            match case.verdict {
+                Verdict::Passed => counts.passed += 1,
+                Verdict::Warned(_) => counts.warned += 1,
+                Verdict::Failed(_) => counts.failed += 1,
+                Verdict::Skipped(_) => counts.skipped += 1,
+            }
+        }
+        counts
+    }
+
+    /// The cases that failed.
+    pub fn failed(&self) -> impl Iterator<Item = &CaseReport> {
+        let failed = |case: &&CaseReport| matches!(case.verdict, Verdict::Failed(_));
+        self.cases.iter().filter(failed)
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self)
+            .unwrap_or_else(|error| format!("{{\"error\": {:?}}}", error.to_string()))
+    }
+}
