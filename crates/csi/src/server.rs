@@ -25,12 +25,14 @@ use crate::metrics::Metrics;
 use crate::{proto, registration};
 
 mod authority;
+mod caller;
 mod connections;
 mod mended;
 mod socket;
 mod status;
 mod watch;
 
+pub use caller::Caller;
 pub use socket::{BindError, Socket};
 pub use status::{CsiError, answer, status};
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use orlop_csi::server::{CsiError, Services, answer};
+use orlop_csi::server::{Caller, CsiError, Services, answer};
 use orlop_host::FsKind;
 use tonic::{Request, Response, Status};
 
@@ -21,21 +21,29 @@ mod audit;
 mod capability;
 pub mod controller;
 mod fields;
+mod home;
 mod identity;
 mod in_flight;
+mod mkfs;
 pub mod node;
 mod parameters;
 mod pool;
 mod pools;
+mod room;
 mod size;
 pub mod topology;
 mod volume;
 
 pub use audit::leftovers;
+pub use home::{Home, PoolName};
 pub use identity::IdentityService;
 pub use pool::{OpenError, Pool};
 pub use pools::Pools;
+pub use room::{Allocation, Overcommit, Reserve, Rules};
 pub use volume::{NodeName, VolumeId};
+
+use in_flight::Concerns;
+use pools::Common;
 
 /// The driver's name unless another is chosen.
 pub const DRIVER_NAME: &str = "local.csi.orlop.dev";
@@ -47,18 +55,29 @@ pub struct LocalConfig {
     pub driver_name: String,
     /// The file system of volumes that name none.
     pub default_fs: FsKind,
-    /// The pool directory of each node; made if need be.
-    pub pools: BTreeMap<NodeName, PathBuf>,
+    /// The directory of each pool; made if need be.
+    pub pools: BTreeMap<Home, PathBuf>,
+    /// How much of the pools may be promised.
+    pub rules: Rules,
+    /// How many volumes a node may use at once; 0 sets no limit.
+    pub max_volumes: u32,
 }
 
 impl LocalConfig {
-    /// The usual driver over these pools.
+    /// The usual driver over these pools, one for each node.
     #[must_use]
     pub fn new(pools: BTreeMap<NodeName, PathBuf>) -> Self {
+        let home = |node| Home {
+            node,
+            pool: PoolName::default(),
+        };
+        let pools = pools.into_iter().map(|(node, dir)| (home(node), dir));
         Self {
             driver_name: DRIVER_NAME.to_owned(),
             default_fs: FsKind::Ext4,
-            pools,
+            pools: pools.collect(),
+            rules: Rules::default(),
+            max_volumes: 0,
         }
     }
 }
@@ -96,9 +115,11 @@ impl LocalDriver {
             driver_name,
             default_fs,
             pools,
+            rules,
+            max_volumes,
         } = config;
         orlop_csi::limits::plugin_name(&driver_name).map_err(StartError::Name)?;
-        for node in pools.keys() {
+        for Home { node, .. } in pools.keys() {
             orlop_csi::limits::topology(&topology::of_node(&driver_name, node).segments).map_err(
                 |source| StartError::Node {
                     node: node.0.clone(),
@@ -106,7 +127,13 @@ impl LocalDriver {
                 },
             )?;
         }
-        let pools = Pools::open(driver_name, default_fs, &pools)?;
+        let common = Common {
+            driver_name,
+            default_fs,
+            rules,
+            max_volumes,
+        };
+        let pools = Pools::open(common, &pools)?;
         Ok(Self {
             pools: Arc::new(pools),
         })
@@ -157,22 +184,40 @@ impl LocalDriver {
 }
 
 /// Runs one call on a blocking thread, to its end even if nobody waits for the answer any more.
+///
+/// The turn is taken here and now, in the order in which calls arrive, and given back by the thread
+/// that did the work. A call whose caller is gone before it began does nothing at all: the caller
+/// may be undoing it by now.
 async fn serve<Q, R, E>(
     pools: &Arc<Pools>,
     request: Request<Q>,
     call: impl FnOnce(&Pools, &Q) -> Result<R, E> + Send + 'static,
 ) -> Result<Response<R>, Status>
 where
-    Q: Send + 'static,
+    Q: Concerns + Send + 'static,
     R: Send + 'static,
     E: CsiError + Send + 'static,
 {
-    let pools = Arc::clone(pools);
+    let caller = Caller::of(&request);
     let request = request.into_inner();
+    let turn = match pools.in_flight().begin(request.subjects()) {
+        Ok(turn) => turn,
+        Err(busy) => return answer(Err(busy)),
+    };
+    let pools = Arc::clone(pools);
     let span = tracing::Span::current();
-    let work = move || span.in_scope(|| call(&pools, &request));
+    let work = move || {
+        let _turn = turn;
+        if caller.is_gone() {
+            return Err(Status::cancelled("the caller left before the call began"));
+        }
+        span.in_scope(|| {
+            pools.look_after();
+            answer(call(&pools, &request))
+        })
+    };
     match tokio::task::spawn_blocking(work).await {
-        Ok(outcome) => answer(outcome),
+        Ok(outcome) => outcome,
         Err(_) => Err(Status::internal(
             "the driver failed in an unforeseen way; see its log",
         )),

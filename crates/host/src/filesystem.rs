@@ -3,6 +3,7 @@
 //! Never decides whether a device may be formatted: [`make`] destroys what is there, and its caller
 //! must know from a record of its own that nothing is.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -27,6 +28,14 @@ const MKFS_XFS: Program = Program {
     path: "/usr/sbin/mkfs.xfs",
     package: "xfsprogs",
 };
+const MKFS_BTRFS: Program = Program {
+    path: "/usr/sbin/mkfs.btrfs",
+    package: "btrfs-progs",
+};
+const BTRFS: Program = Program {
+    path: "/usr/bin/btrfs",
+    package: "btrfs-progs",
+};
 const XFS_GROWFS: Program = Program {
     path: "/usr/sbin/xfs_growfs",
     package: "xfsprogs",
@@ -42,6 +51,8 @@ pub enum FsKind {
     Ext4,
     /// XFS.
     Xfs,
+    /// Btrfs.
+    Btrfs,
 }
 
 impl FsKind {
@@ -51,13 +62,14 @@ impl FsKind {
         match self {
             Self::Ext4 => "ext4",
             Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
         }
     }
 
     /// The file system with this name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
-        [Self::Ext4, Self::Xfs]
+        [Self::Ext4, Self::Xfs, Self::Btrfs]
             .into_iter()
             .find(|kind| kind.name() == name)
     }
@@ -69,6 +81,8 @@ impl FsKind {
             Self::Ext4 => 8 << 20,
             // What mkfs.xfs insists on.
             Self::Xfs => 300 << 20,
+            // What mkfs.btrfs insists on is a little less.
+            Self::Btrfs => 128 << 20,
         }
     }
 }
@@ -97,21 +111,26 @@ pub enum Signature {
 
 /// Looks at the superblocks of a device or image.
 pub fn probe(file: &File) -> io::Result<Signature> {
-    /// Past every superblock that we know.
+    /// Past every superblock that we know but Btrfs'.
     const HEAD: usize = 4096;
+    /// Btrfs' superblock is at 64 KiB, its magic 64 bytes further.
+    const BTRFS_MAGIC: u64 = 65536 + 64;
     let mut head = [0u8; HEAD];
-    let length = read_head(file, &mut head)?;
-    match recognise(&head[..length]) {
+    let length = read_at(file, &mut head, 0)?;
+    let mut magic = [0u8; 8];
+    let far = read_at(file, &mut magic, BTRFS_MAGIC)?;
+    let btrfs = (magic[..far] == *b"_BHRfS_M").then_some((FsKind::Btrfs, false));
+    match btrfs.or_else(|| recognise(&head[..length])) {
         Some((kind, damaged)) => Ok(Signature::Known { kind, damaged }),
         None if is_hole(file)? => Ok(Signature::Hole),
         None => Ok(Signature::Other),
     }
 }
 
-fn read_head(file: &File, head: &mut [u8]) -> io::Result<usize> {
+fn read_at(file: &File, head: &mut [u8], from: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < head.len() {
-        match file.read_at(&mut head[filled..], filled as u64)? {
+        match file.read_at(&mut head[filled..], from + filled as u64)? {
             0 => break,
             length => filled += length,
         }
@@ -139,9 +158,9 @@ fn is_hole(file: &File) -> io::Result<bool> {
 /// Makes a file system, destroying what is there. The result is on disk when this returns.
 ///
 /// Inode tables and the journal are zeroed lazily by the kernel, and nothing is discarded: on a
-/// fresh sparse image all of it is zero already.
-pub fn make(kind: FsKind, device: &Path) -> Result<(), MakeError> {
-    run_mkfs(kind, device).map_err(MakeError::Program)?;
+/// fresh sparse image all of it is zero already. Options are handed to mkfs as they are.
+pub fn make(kind: FsKind, device: &Path, options: &[String]) -> Result<(), MakeError> {
+    run_mkfs(kind, device, options).map_err(MakeError::Program)?;
     File::open(device)
         .and_then(|file| file.sync_all())
         .map_err(MakeError::Sync)
@@ -150,9 +169,10 @@ pub fn make(kind: FsKind, device: &Path) -> Result<(), MakeError> {
 /// Makes a file system in an image that is one hole, writing no more than it needs.
 ///
 /// mkfs.ext4 syncs again and again, which takes most of its time. So it works in memory, and what
-/// is not zero is copied into the image and synced once: half the time, measured. mkfs.xfs is left
-/// to itself: in an image it gets its log's zeros from the file system, in memory it writes them.
-pub fn make_image(kind: FsKind, image: &Path) -> Result<(), MakeError> {
+/// is not zero is copied into the image and synced once: half the time, measured. The others are left
+/// to themselves: in an image mkfs.xfs gets its log's zeros from the file system, in memory it writes
+/// them.
+pub fn make_image(kind: FsKind, image: &Path, options: &[String]) -> Result<(), MakeError> {
     /// Up to here a new file system's own data is a few megabytes.
     const LARGEST_IN_MEMORY: u64 = 64 << 30;
     let target = OpenOptions::new()
@@ -160,8 +180,8 @@ pub fn make_image(kind: FsKind, image: &Path) -> Result<(), MakeError> {
         .open(image)
         .map_err(MakeError::Sync)?;
     let size = target.metadata().map_err(MakeError::Sync)?.len();
-    if kind == FsKind::Xfs || size > LARGEST_IN_MEMORY {
-        return make(kind, image);
+    if kind != FsKind::Ext4 || size > LARGEST_IN_MEMORY {
+        return make(kind, image, options);
     }
     let memory = rustix::fs::memfd_create("mkfs", rustix::fs::MemfdFlags::CLOEXEC)
         .map(File::from)
@@ -169,28 +189,28 @@ pub fn make_image(kind: FsKind, image: &Path) -> Result<(), MakeError> {
     memory.set_len(size).map_err(MakeError::Memory)?;
     // Not /proc/self: mkfs is another process, and has no such descriptor.
     let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
-    run_mkfs(kind, Path::new(&path)).map_err(MakeError::Program)?;
+    run_mkfs(kind, Path::new(&path), options).map_err(MakeError::Program)?;
     copy_data(&memory, &target, size).map_err(MakeError::Sync)?;
     target.sync_all().map_err(MakeError::Sync)
 }
 
-fn run_mkfs(kind: FsKind, device: &Path) -> Result<(), ProgramError> {
-    let device = device.as_os_str();
-    match kind {
+fn run_mkfs(kind: FsKind, device: &Path, options: &[String]) -> Result<(), ProgramError> {
+    let (program, fixed): (_, &[&str]) = match kind {
         FsKind::Ext4 => {
             let extended = "lazy_itable_init=1,lazy_journal_init=1,nodiscard";
-            let fixed = ["-q", "-F", "-m", "0", "-E", extended, "--"].map(AsRef::as_ref);
-            MKFS_EXT4.run(&[&fixed[..], &[device]].concat())
+            (MKFS_EXT4, &["-q", "-F", "-m", "0", "-E", extended])
         }
-        FsKind::Xfs => {
-            let fixed = ["-q", "-f", "-K", "--"].map(AsRef::as_ref);
-            MKFS_XFS.run(&[&fixed[..], &[device]].concat())
-        }
-    }
+        FsKind::Xfs => (MKFS_XFS, &["-q", "-f", "-K"]),
+        FsKind::Btrfs => (MKFS_BTRFS, &["-q", "-f", "-K"]),
+    };
+    let mut arguments: Vec<&OsStr> = fixed.iter().map(AsRef::as_ref).collect();
+    arguments.extend(options.iter().map(AsRef::<OsStr>::as_ref));
+    arguments.extend([OsStr::new("--"), device.as_os_str()]);
+    program.run(&arguments)
 }
 
 /// Copies what is not zero, leaving holes for the rest.
-fn copy_data(from: &File, to: &File, size: u64) -> io::Result<()> {
+pub(crate) fn copy_data(from: &File, to: &File, size: u64) -> io::Result<()> {
     const BLOCK: usize = 4096;
     const ZEROS: [u8; BLOCK] = [0; BLOCK];
     let mut buffer = vec![0u8; 256 * BLOCK];
@@ -242,8 +262,8 @@ pub fn repair(kind: FsKind, device: &Path) -> Result<(), ProgramError> {
                 other => other,
             }
         }
-        // XFS replays its log at mount; xfs_repair is for a person to run.
-        FsKind::Xfs => Ok(()),
+        // Both replay their logs at mount; their repair programs are for a person to run.
+        FsKind::Xfs | FsKind::Btrfs => Ok(()),
     }
 }
 
@@ -251,7 +271,10 @@ pub fn repair(kind: FsKind, device: &Path) -> Result<(), ProgramError> {
 #[derive(Debug, thiserror::Error)]
 pub enum GrowError {
     /// The kernel lets only the holders of a capability do it.
-    #[error("growing a mounted {kind} needs {capability}, which this process lacks")]
+    #[error(
+        "growing a mounted {kind} needs {capability}, which this process lacks; give it the \
+         capability, or unstage the volume: it grows when it is staged again"
+    )]
     NotAllowed {
         /// The file system.
         kind: FsKind,
@@ -281,7 +304,7 @@ pub fn may_grow(kind: FsKind) -> io::Result<bool> {
             Ok(held.contains(CapabilitySet::SYS_RESOURCE))
         }
         // Whoever could mount it can grow it.
-        FsKind::Xfs => Ok(true),
+        FsKind::Xfs | FsKind::Btrfs => Ok(true),
     }
 }
 
@@ -296,6 +319,10 @@ pub fn grow(kind: FsKind, device: &Path, mounted_at: &Path) -> Result<(), GrowEr
     match kind {
         FsKind::Ext4 => RESIZE2FS.run(&["--".as_ref(), device.as_os_str()]),
         FsKind::Xfs => XFS_GROWFS.run(&["-d".as_ref(), "--".as_ref(), mounted_at.as_os_str()]),
+        FsKind::Btrfs => {
+            let fixed = ["filesystem", "resize", "--", "max"].map(AsRef::as_ref);
+            BTRFS.run(&[&fixed[..], &[mounted_at.as_os_str()]].concat())
+        }
     }
     .map_err(|source| GrowError::Program { kind, source })
 }

@@ -8,6 +8,7 @@
 //! Invariants: no shell, no symlink followed in a name that came from outside, no removal across a
 //! mount, no lazy unmount, no file replaced other than atomically.
 
+pub mod allocate;
 pub mod boot;
 pub mod durable;
 pub mod extents;

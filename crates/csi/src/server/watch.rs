@@ -20,6 +20,7 @@ use tonic::{Code, Status};
 use tower::{Layer, Service};
 use tracing::Instrument as _;
 
+use super::caller::Caller;
 use crate::code_name;
 use crate::metrics::{Measured, Metrics};
 
@@ -69,13 +70,16 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let clone = self.inner.clone();
         // The instance that was made ready is the one to call.
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let watch = self.watch.clone();
         let path = request.uri().path().to_owned();
         let span = tracing::debug_span!("csi_server", method = path.rsplit('/').next());
+        let caller = Caller::arriving(request.headers());
+        let leaving = caller.leaving();
+        request.extensions_mut().insert(caller);
 
         let work = async move {
             let started = Instant::now();
@@ -90,7 +94,11 @@ where
             reply
         };
         let task = self.watch.running.spawn(work.instrument(span));
-        Box::pin(async move { Ok(task.await.unwrap_or_else(|_| panicked().into_http())) })
+        Box::pin(async move {
+            // Dropped with this future, if the caller does not wait for its end.
+            let _leaving = leaving;
+            Ok(task.await.unwrap_or_else(|_| panicked().into_http()))
+        })
     }
 }
 

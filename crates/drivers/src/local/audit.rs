@@ -12,10 +12,7 @@ pub fn leftovers(pools: &Pools) -> io::Result<Vec<String>> {
     let mounts = MountTable::read()?;
     let devices = loopdev::list()?;
     let mut left = Vec::new();
-    for node in pools.nodes() {
-        let Some(pool) = pools.pool(node) else {
-            continue;
-        };
+    for (_, pool) in pools.pools() {
         for listed in devices
             .iter()
             .filter(|it| it.backing_path.starts_with(pool.directory()))

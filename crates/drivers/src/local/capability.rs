@@ -70,7 +70,7 @@ pub enum CapabilityError {
     #[error("access mode {0} is not known")]
     UnknownMode(i32),
     /// A file system that we do not make.
-    #[error("file system {0:?} is not supported; use ext4 or xfs")]
+    #[error("file system {0:?} is not supported; use ext4, xfs or btrfs")]
     FileSystem(String),
     /// We do not change ownership.
     #[error("volume_mount_group is not supported")]
@@ -205,10 +205,24 @@ fn is_harmless(word: &str, kind: FsKind) -> bool {
         "gquota",
         "pquota",
     ];
+    const BTRFS: &[&str] = &[
+        "compress",
+        "compress=zlib",
+        "compress=lzo",
+        "compress=zstd",
+        "compress-force=zstd",
+        "discard=async",
+        "nodatacow",
+        "nodatasum",
+        "ssd",
+        "nossd",
+        "autodefrag",
+    ];
     ANY.contains(&word)
         || match kind {
             FsKind::Ext4 => EXT4.contains(&word),
             FsKind::Xfs => XFS.contains(&word),
+            FsKind::Btrfs => BTRFS.contains(&word),
         }
 }
 
@@ -314,7 +328,7 @@ mod tests {
             "x\0y",
             "-o",
         ] {
-            for kind in [FsKind::Ext4, FsKind::Xfs] {
+            for kind in [FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs] {
                 let error = MountOptions::parse(&[flag.to_owned()], kind).unwrap_err();
                 assert!(!error.to_string().contains(flag), "{error}");
             }

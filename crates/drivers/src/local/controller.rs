@@ -63,7 +63,7 @@ fn to_wire(pools: &Pools, volume: &Volume) -> proto::Volume {
     proto::Volume {
         capacity_bytes: i64::try_from(volume.record.capacity_bytes).unwrap_or(i64::MAX),
         volume_id: volume.record.id.as_str().to_owned(),
-        accessible_topology: vec![topology::of_node(pools.driver_name(), &volume.node)],
+        accessible_topology: vec![topology::of_node(pools.driver_name(), &volume.home.node)],
         ..Default::default()
     }
 }

@@ -69,10 +69,10 @@ impl Identity for IdentityService {
         &self,
         _request: Request<proto::ProbeRequest>,
     ) -> Result<Response<proto::ProbeResponse>, Status> {
-        for node in self.pools.nodes() {
-            let measured = self.pools.pool(node).map(super::pool::Pool::usage);
-            if let Some(Err(error)) = measured {
-                let message = format!("the pool of node {node} cannot be read: {error}");
+        self.pools.look_after();
+        for (home, pool) in self.pools.pools() {
+            if let Err(error) = pool.usage() {
+                let message = format!("the {home} cannot be used: {error}");
                 return Err(Status::failed_precondition(message));
             }
         }

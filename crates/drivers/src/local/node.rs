@@ -64,7 +64,7 @@ impl Here<'_> {
     /// A volume of this node; those of others are unknown here.
     fn find(&self, id: &str) -> Result<Volume, FindError> {
         let volume = self.pools.find(id)?;
-        if volume.node == *self.node {
+        if volume.home.node == *self.node {
             Ok(volume)
         } else {
             Err(FindError::Unknown { id: id.to_owned() })
@@ -148,8 +148,8 @@ impl Node for NodeService {
     ) -> Result<Response<proto::NodeGetInfoResponse>, Status> {
         Ok(Response::new(proto::NodeGetInfoResponse {
             node_id: self.node.0.clone(),
-            // The kernel makes as many loop devices as are asked for.
-            max_volumes_per_node: 0,
+            // By itself the kernel makes as many loop devices as are asked for.
+            max_volumes_per_node: self.pools.max_volumes().into(),
             accessible_topology: Some(topology::of_node(self.pools.driver_name(), &self.node)),
         }))
     }

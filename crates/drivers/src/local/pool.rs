@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! <pool>/lock                        held by the one driver that may touch the rest
+//! <pool>/pool.json                   which pool this is, wherever it is mounted
 //! <pool>/volumes/<id>/meta.json      the record; the volume exists if and only if this does
 //! <pool>/volumes/<id>/node.json      what the node side is doing with it
 //! <pool>/volumes/<id>/<id>.img       the image
@@ -19,11 +20,19 @@ use std::path::{Path, PathBuf};
 
 use orlop_host::durable::{self, UNFINISHED_PREFIX};
 use orlop_host::filesystem::{self, MakeError};
-use orlop_host::tree::RemoveTreeError;
-use orlop_host::{BootId, FsKind, Lock, LockError, Usage};
+use orlop_host::{BootId, FsKind, Usage, allocate};
 use uuid::Uuid;
 
+use super::room::Allocation;
 use super::volume::{NodeRecord, VolumeId, VolumeRecord};
+
+mod error;
+mod hold;
+
+pub use error::OpenError;
+pub(super) use error::{FormatError, StoreError};
+use hold::Hold;
+pub(super) use hold::Presence;
 
 /// Images, records and directories are for root alone.
 const FILE_MODE: u32 = 0o600;
@@ -34,68 +43,7 @@ const DIRECTORY_MODE: u32 = 0o700;
 pub struct Pool {
     directory: PathBuf,
     boot: BootId,
-    _lock: Lock,
-}
-
-/// Why a pool could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// It belongs to another driver.
-    #[error("the pool {} is in use", pool.display())]
-    Locked {
-        /// The pool.
-        pool: PathBuf,
-        /// By whom.
-        #[source]
-        source: LockError,
-    },
-    /// A directory could not be made or read.
-    #[error("could not open the pool at {}", path.display())]
-    Directory {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// What a killed driver left could not be removed.
-    #[error("could not clean up the pool {}", pool.display())]
-    Clean {
-        /// The pool.
-        pool: PathBuf,
-        /// Why.
-        #[source]
-        source: RemoveTreeError,
-    },
-}
-
-/// Why a volume's files could not be read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The pool's file system is full.
-    #[error("the pool is full; free some space")]
-    Full(#[source] io::Error),
-    /// The pool cannot be written to.
-    #[error("could not {what}")]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// Why it failed.
-        #[source]
-        source: io::Error,
-    },
-    /// A tree could not be removed.
-    #[error("could not remove the volume's files")]
-    Remove(#[source] RemoveTreeError),
-}
-
-impl StoreError {
-    fn at(what: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full(source),
-            _ => Self::Io { what, source },
-        }
-    }
+    hold: Hold,
 }
 
 /// What is under `volumes` at start.
@@ -122,32 +70,48 @@ impl Pool {
         make_directory(directory).map_err(failed(directory))?;
         // Mount tables and loop devices speak in real paths, and so must we.
         let directory = directory.canonicalize().map_err(failed(directory))?;
-        let lock =
-            Lock::try_acquire(&directory.join("lock")).map_err(|source| OpenError::Locked {
-                pool: directory.clone(),
-                source,
-            })?;
+        let hold = Hold::take(&directory)?;
+        let boot = BootId::current().map_err(failed(Path::new("/proc")))?;
+        let pool = Self {
+            directory,
+            boot,
+            hold,
+        };
+        let found = pool.clean_and_read()?;
+        Ok((pool, found))
+    }
+
+    /// Removes what a killed driver left, and reads what is there.
+    fn clean_and_read(&self) -> Result<Vec<Found>, OpenError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| OpenError::Directory { path, source }
+        };
         for scratch in ["unfinished", "doomed"] {
-            orlop_host::remove_tree_one_fs(&directory.join(scratch)).map_err(|source| {
+            orlop_host::remove_tree_one_fs(&self.directory.join(scratch)).map_err(|source| {
                 OpenError::Clean {
-                    pool: directory.clone(),
+                    pool: self.directory.clone(),
                     source,
                 }
             })?;
         }
         for part in ["unfinished", "doomed", "volumes"] {
-            let part = directory.join(part);
+            let part = self.directory.join(part);
             make_directory(&part).map_err(failed(&part))?;
         }
-        let boot = BootId::current().map_err(failed(Path::new("/proc")))?;
-        let pool = Self {
-            directory,
-            boot,
-            _lock: lock,
-        };
-        let volumes = pool.directory.join("volumes");
-        let found = pool.read_volumes(&volumes).map_err(failed(&volumes))?;
-        Ok((pool, found))
+        let volumes = self.directory.join("volumes");
+        self.read_volumes(&volumes).map_err(failed(&volumes))
+    }
+
+    /// Looks whether the pool is still there. One that went and came back, on another mount say, is
+    /// taken again, and what it holds is told.
+    pub(super) fn presence(&self) -> Presence {
+        self.hold
+            .presence(&self.directory, || self.clean_and_read())
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        self.hold.check(&self.directory)
     }
 
     /// Where the pool is.
@@ -157,8 +121,9 @@ impl Pool {
     }
 
     /// How full the pool's file system is.
-    pub fn usage(&self) -> io::Result<Usage> {
-        filesystem::usage(&self.directory)
+    pub fn usage(&self) -> Result<Usage, StoreError> {
+        self.check()?;
+        filesystem::usage(&self.directory).map_err(StoreError::at("measure the pool"))
     }
 
     /// The bytes that a volume's image takes now.
@@ -166,13 +131,27 @@ impl Pool {
         Ok(fs::metadata(self.image(id))?.blocks().saturating_mul(512))
     }
 
-    /// Makes a volume. It exists on disk when this returns, and not at all if it fails.
+    /// Makes a volume with a blank image. It exists on disk when this returns, and not at all if it
+    /// fails.
     pub fn create(&self, record: &VolumeRecord) -> Result<(), StoreError> {
+        self.create_with(record, |image| {
+            new_image(image, record.capacity_bytes, record.allocation)
+                .map_err(StoreError::at("make the image"))
+        })
+    }
+
+    /// Makes a volume whose image `fill` makes, at the path that it is given.
+    pub fn create_with(
+        &self,
+        record: &VolumeRecord,
+        fill: impl FnOnce(&Path) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.check()?;
         let unfinished = self
             .directory
             .join("unfinished")
             .join(Uuid::new_v4().to_string());
-        let made = self.build(record, &unfinished);
+        let made = self.build(record, &unfinished, fill);
         if made.is_err() {
             // The first error counts; the next start removes what is left.
             let _ = orlop_host::remove_tree_one_fs(&unfinished);
@@ -180,11 +159,15 @@ impl Pool {
         made
     }
 
-    fn build(&self, record: &VolumeRecord, unfinished: &Path) -> Result<(), StoreError> {
+    fn build(
+        &self,
+        record: &VolumeRecord,
+        unfinished: &Path,
+        fill: impl FnOnce(&Path) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let at = StoreError::at;
         make_directory(unfinished).map_err(at("make the volume's directory"))?;
-        let image = unfinished.join(image_name(&record.id));
-        new_image(&image, record.capacity_bytes).map_err(at("make the image"))?;
+        fill(&unfinished.join(image_name(&record.id)))?;
         // Syncs the directory too, with the image in it.
         durable::write_atomic(&unfinished.join("meta.json"), &to_json(record), FILE_MODE)
             .map_err(at("write the volume's record"))?;
@@ -195,6 +178,7 @@ impl Pool {
 
     /// Replaces a volume's record.
     pub fn write(&self, record: &VolumeRecord) -> Result<(), StoreError> {
+        self.check()?;
         let path = self.volume(&record.id).join("meta.json");
         durable::write_atomic(&path, &to_json(record), FILE_MODE)
             .map_err(StoreError::at("write the volume's record"))
@@ -202,6 +186,7 @@ impl Pool {
 
     /// Removes a volume. It is gone for good once its directory has left `volumes`.
     pub fn remove(&self, id: &VolumeId) -> Result<(), StoreError> {
+        self.check()?;
         let at = StoreError::at;
         let doomed = self
             .directory
@@ -227,31 +212,48 @@ impl Pool {
     ///
     /// A driver killed between the promise and the image's growth is made good for here.
     pub fn open_image(&self, record: &VolumeRecord) -> Result<File, StoreError> {
+        self.check()?;
         let at = StoreError::at;
-        let image = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(self.image(&record.id))
-            .map_err(at("open the image"))?;
+        let path = self.image(&record.id);
+        let image = OpenOptions::new().read(true).write(true).open(&path);
+        let image = match image {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(StoreError::NoImage(path));
+            }
+            other => other.map_err(at("open the image"))?,
+        };
         if image.metadata().map_err(at("look at the image"))?.len() < record.capacity_bytes {
-            image
-                .set_len(record.capacity_bytes)
+            size_image(&image, record.capacity_bytes, record.allocation)
+                .and_then(|()| image.sync_all())
                 .map_err(at("grow the image"))?;
-            image.sync_all().map_err(at("grow the image"))?;
         }
         Ok(image)
+    }
+
+    /// Gives a volume all blocks that it was promised.
+    pub fn thicken(&self, record: &VolumeRecord) -> Result<(), StoreError> {
+        let image = self.open_image(record)?;
+        allocate::all(&image, record.capacity_bytes)
+            .and_then(|()| image.sync_all())
+            .map_err(StoreError::at("allocate the image's blocks"))
     }
 
     /// Replaces a blank volume's image by one with a file system.
     ///
     /// Each attempt works on a new file: a mkfs that outlives a killed driver can only spoil a file
     /// that nobody will look at. The new image's content is on disk when this returns; its name is
-    /// once the record that speaks of it has been written to the same directory.
-    pub fn format(&self, record: &VolumeRecord, kind: FsKind) -> Result<(), FormatError> {
+    /// once the record that speaks of it has been written to the same directory. A thick volume
+    /// keeps its image, which has its blocks, and gets the new one's data.
+    pub fn format(
+        &self,
+        record: &VolumeRecord,
+        kind: FsKind,
+        options: &[String],
+    ) -> Result<(), FormatError> {
         let name = format!("{UNFINISHED_PREFIX}{}", Uuid::new_v4());
         let unfinished = self.volume(&record.id).join(name);
-        let made = self.format_at(record, kind, &unfinished);
-        if made.is_err() {
+        let made = self.format_at(record, kind, options, &unfinished);
+        if made.is_err() || record.allocation == Allocation::Thick {
             let _ = fs::remove_file(&unfinished);
         }
         made
@@ -261,12 +263,26 @@ impl Pool {
         &self,
         record: &VolumeRecord,
         kind: FsKind,
+        options: &[String],
         unfinished: &Path,
     ) -> Result<(), FormatError> {
         let store = |what| move |source| FormatError::Store(StoreError::at(what)(source));
-        new_image(unfinished, record.capacity_bytes).map_err(store("make the image"))?;
-        filesystem::make_image(kind, unfinished).map_err(FormatError::Make)?;
-        fs::rename(unfinished, self.image(&record.id)).map_err(store("put the image in place"))
+        new_image(unfinished, record.capacity_bytes, Allocation::Thin)
+            .map_err(store("make the image"))?;
+        filesystem::make_image(kind, unfinished, options).map_err(|error| match error {
+            MakeError::Sync(source) => store("write the file system")(source),
+            other => FormatError::Make(other),
+        })?;
+        match record.allocation {
+            Allocation::Thin => fs::rename(unfinished, self.image(&record.id))
+                .map_err(store("put the image in place")),
+            Allocation::Thick => {
+                let image = self.open_image(record).map_err(FormatError::Store)?;
+                File::open(unfinished)
+                    .and_then(|made| allocate::overwrite(&image, &made, record.capacity_bytes))
+                    .map_err(store("write the file system"))
+            }
+        }
     }
 
     /// What the node side is doing with a volume, as far as it holds in this boot.
@@ -330,30 +346,27 @@ impl Pool {
     }
 }
 
-/// Why a volume could not be given a file system.
-#[derive(Debug, thiserror::Error)]
-pub enum FormatError {
-    /// The image could not be made or put in place.
-    #[error("could not prepare the image")]
-    Store(#[source] StoreError),
-    /// mkfs failed.
-    #[error("could not format the volume")]
-    Make(#[source] MakeError),
-}
-
 fn image_name(id: &VolumeId) -> String {
     format!("{id}.img")
 }
 
-/// A sparse file. Not synced: its name is, with its directory, and [`Pool::open_image`] makes good
+/// A new image. Not synced: its name is, with its directory, and [`Pool::open_image`] makes good
 /// for a size that a power cut took.
-fn new_image(path: &Path, bytes: u64) -> io::Result<()> {
+fn new_image(path: &Path, bytes: u64, allocation: Allocation) -> io::Result<()> {
     let image = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(FILE_MODE)
         .open(path)?;
-    image.set_len(bytes)
+    size_image(&image, bytes, allocation)
+}
+
+/// Gives an image its size: a thick one has it only once it has the blocks.
+fn size_image(image: &File, bytes: u64, allocation: Allocation) -> io::Result<()> {
+    match allocation {
+        Allocation::Thin => image.set_len(bytes),
+        Allocation::Thick => allocate::all(image, bytes),
+    }
 }
 
 fn make_directory(path: &Path) -> io::Result<()> {

@@ -5,46 +5,50 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use orlop_host::FsKind;
+use tonic::Code;
 
+use super::home::{Home, PoolName};
 use super::in_flight::InFlight;
-use super::pool::{Found, OpenError, Pool, StoreError};
-use super::volume::{NodeName, VolumeId, VolumeRecord};
+use super::pool::{OpenError, Pool, Presence, StoreError};
+use super::room::{self, Allocation, Measured, Rules};
+use super::volume::{Lifetime, NodeName, VolumeId, VolumeRecord};
 
-/// The pools of one or more nodes, one each.
+mod index;
+
+use index::{Entry, Index};
+
+/// The pools of one or more nodes.
 #[derive(Debug)]
 pub struct Pools {
     driver_name: String,
     default_fs: FsKind,
-    pools: BTreeMap<NodeName, Pool>,
+    rules: Rules,
+    max_volumes: u32,
+    pools: BTreeMap<Home, Pool>,
     index: Mutex<Index>,
     in_flight: InFlight,
+}
+
+/// What holds for all pools.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub driver_name: String,
+    pub default_fs: FsKind,
+    pub rules: Rules,
+    pub max_volumes: u32,
 }
 
 /// A volume and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Volume {
-    /// The node whose pool it is in.
-    pub node: NodeName,
+    /// The pool that it is in.
+    pub home: Home,
     /// What is known of it.
     pub record: VolumeRecord,
-}
-
-#[derive(Debug, Default)]
-struct Index {
-    volumes: BTreeMap<VolumeId, Entry>,
-    order: BTreeMap<u64, VolumeId>,
-    last_serial: u64,
-    promised: BTreeMap<NodeName, u64>,
-}
-
-#[derive(Debug)]
-enum Entry {
-    Sound(Volume),
-    Broken,
 }
 
 /// Why a volume cannot be worked with.
@@ -64,6 +68,16 @@ pub enum FindError {
     },
 }
 
+impl FindError {
+    /// How callers should take it.
+    pub(super) fn code(&self) -> Code {
+        match self {
+            Self::Unknown { .. } => Code::NotFound,
+            Self::Broken { .. } => Code::DataLoss,
+        }
+    }
+}
+
 /// Why space could not be promised.
 #[derive(Debug, thiserror::Error)]
 pub enum ReserveError {
@@ -71,65 +85,82 @@ pub enum ReserveError {
     // Whole gibibytes: what is left changes by the second, and would make every repetition of the
     // same trouble a new event.
     #[error(
-        "{wanted} bytes are wanted and about {} GiB are left in the pool of node {node}",
+        "{wanted} bytes are wanted and about {} GiB are left in {home}; delete volumes, enlarge \
+         the pool, or lower --reserve",
         available >> 30
     )]
     NoSpace {
-        /// The pool's node.
-        node: NodeName,
+        /// The pool.
+        home: Home,
         /// What was asked for.
         wanted: u64,
         /// What is left.
         available: u64,
     },
     /// The pool could not be measured.
-    #[error("could not measure the pool of node {node}")]
+    #[error("could not measure {home}")]
     Measure {
-        /// The pool's node.
-        node: NodeName,
+        /// The pool.
+        home: Home,
         /// Why.
         #[source]
-        source: io::Error,
+        source: StoreError,
     },
+}
+
+impl ReserveError {
+    /// How callers should take it.
+    pub(super) fn code(&self) -> Code {
+        match self {
+            Self::NoSpace { .. } => Code::ResourceExhausted,
+            Self::Measure { source, .. } => source.code(),
+        }
+    }
 }
 
 /// Bytes that are promised though no record says so yet; given back when dropped.
 #[derive(Debug)]
 pub(super) struct Reservation<'a> {
     pools: &'a Pools,
-    node: NodeName,
+    home: Home,
+    allocation: Allocation,
     bytes: u64,
 }
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.pools.index().unpromise(&self.node, self.bytes);
+        self.pools
+            .index()
+            .unpromise(&self.home, self.allocation, self.bytes);
     }
 }
 
 impl Pools {
     /// Opens every pool and reads its volumes.
     pub(super) fn open(
-        driver_name: String,
-        default_fs: FsKind,
-        directories: &BTreeMap<NodeName, PathBuf>,
+        common: Common,
+        directories: &BTreeMap<Home, PathBuf>,
     ) -> Result<Self, OpenError> {
+        let Common {
+            driver_name,
+            default_fs,
+            rules,
+            max_volumes,
+        } = common;
         let mut pools = BTreeMap::new();
         let mut index = Index::default();
-        for (node, directory) in directories {
+        for (home, directory) in directories {
             let (pool, found) = Pool::open(directory)?;
-            index.promised.insert(node.clone(), 0);
-            for found in found {
-                index.learn(node, found);
-            }
-            pools.insert(node.clone(), pool);
+            index.learn_all(home, found);
+            pools.insert(home.clone(), pool);
         }
-        let index = Mutex::new(index);
         Ok(Self {
             driver_name,
             default_fs,
+            rules,
+            max_volumes,
             pools,
-            index,
+            index: Mutex::new(index),
             in_flight: InFlight::default(),
         })
     }
@@ -146,21 +177,55 @@ impl Pools {
         self.default_fs
     }
 
-    /// The nodes that have a pool.
-    pub fn nodes(&self) -> impl Iterator<Item = &NodeName> {
-        self.pools.keys()
+    /// How many volumes a node may use at once; 0 means that we set no limit.
+    #[must_use]
+    pub fn max_volumes(&self) -> u32 {
+        self.max_volumes
     }
 
-    /// The pool of a node.
+    /// The nodes that have a pool.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeName> {
+        let mut last = None;
+        self.pools
+            .keys()
+            .map(|home| &home.node)
+            .filter(move |node| last.replace(*node) != Some(*node))
+    }
+
+    /// Whether a node has a pool.
     #[must_use]
-    pub fn pool(&self, node: &NodeName) -> Option<&Pool> {
-        self.pools.get(node)
+    pub fn has_node(&self, node: &NodeName) -> bool {
+        self.nodes().any(|known| known == node)
+    }
+
+    /// Every pool and where it is.
+    pub fn pools(&self) -> impl Iterator<Item = (&Home, &Pool)> {
+        self.pools.iter()
+    }
+
+    /// The pools of a node that a class allows: all, or the one that it names.
+    pub(super) fn candidates(&self, node: &NodeName, named: Option<&PoolName>) -> Vec<Home> {
+        self.pools
+            .keys()
+            .filter(|home| home.node == *node && named.is_none_or(|name| home.pool == *name))
+            .cloned()
+            .collect()
+    }
+
+    /// Whether any node has a pool of this name.
+    pub(super) fn has_pool(&self, name: &PoolName) -> bool {
+        self.pools.keys().any(|home| home.pool == *name)
     }
 
     /// The pool that a volume is in.
     pub(super) fn pool_of(&self, volume: &Volume) -> &Pool {
+        self.pool(&volume.home)
+    }
+
+    /// The pool at a home that is known to have one.
+    pub(super) fn pool(&self, home: &Home) -> &Pool {
         self.pools
-            .get(&volume.node)
+            .get(home)
             .expect("volumes are known only from pools that are open")
     }
 
@@ -169,95 +234,133 @@ impl Pools {
         &self.in_flight
     }
 
+    /// Takes back pools that were gone and came back.
+    pub(super) fn look_after(&self) {
+        for (home, pool) in &self.pools {
+            if let Presence::Back(found) = pool.presence() {
+                let mut index = self.index();
+                index.forget_home(home);
+                index.learn_all(home, found);
+            }
+        }
+    }
+
     /// The volume with this id.
     pub(super) fn find(&self, id: &str) -> Result<Volume, FindError> {
         let unknown = || FindError::Unknown {
             id: id.chars().take(64).collect(),
         };
         let id = VolumeId::parse(id).ok_or_else(unknown)?;
-        match self.index().volumes.get(&id) {
+        match self.index().get(&id) {
             Some(Entry::Sound(volume)) => Ok(volume.clone()),
-            Some(Entry::Broken) => Err(FindError::Broken { id }),
+            Some(Entry::Broken { .. }) => Err(FindError::Broken { id }),
             None => Err(unknown()),
         }
     }
 
-    /// Promises bytes of a node's pool.
+    /// Promises bytes of a pool.
     pub(super) fn reserve(
         &self,
-        node: &NodeName,
+        home: &Home,
         bytes: u64,
+        allocation: Allocation,
     ) -> Result<Reservation<'_>, ReserveError> {
         let mut index = self.index();
-        let available = self.available_in(&index, node, bytes)?;
+        let available = self.available_in(&index, home, allocation, bytes)?;
         if bytes > available {
             return Err(ReserveError::NoSpace {
-                node: node.clone(),
+                home: home.clone(),
                 wanted: bytes,
                 available,
             });
         }
-        *index.promised.entry(node.clone()).or_default() += bytes;
+        index.promise(home, allocation, bytes);
         Ok(Reservation {
             pools: self,
-            node: node.clone(),
+            home: home.clone(),
+            allocation,
             bytes,
         })
     }
 
-    /// The bytes that can still be promised in a node's pool.
-    pub(super) fn available(&self, node: &NodeName) -> Result<u64, ReserveError> {
-        self.available_in(&self.index(), node, u64::MAX)
+    /// The bytes that can still be promised in a pool.
+    pub(super) fn available(
+        &self,
+        home: &Home,
+        allocation: Allocation,
+    ) -> Result<u64, ReserveError> {
+        self.available_in(&self.index(), home, allocation, u64::MAX)
     }
 
     /// At least `enough` if there is as much, else exactly what is left.
     fn available_in(
         &self,
         index: &Index,
-        node: &NodeName,
+        home: &Home,
+        allocation: Allocation,
         enough: u64,
     ) -> Result<u64, ReserveError> {
         let measure = |source| ReserveError::Measure {
-            node: node.clone(),
+            home: home.clone(),
             source,
         };
-        let Some(pool) = self.pools.get(node) else {
+        let Some(pool) = self.pools.get(home) else {
             return Ok(0);
         };
-        let free = pool.usage().map_err(measure)?.available_bytes;
-        let promised = index.promised.get(node).copied().unwrap_or(0);
+        let usage = pool.usage().map_err(measure)?;
+        let promised = index.promised(home);
+        let mut measured = Measured {
+            total: usage.total_bytes,
+            free: usage.available_bytes,
+            taken: 0,
+        };
         // As if no image had a single block yet: less than the truth, and cheap.
-        let at_least = free.saturating_sub(promised);
+        let at_least = room::available(self.rules, promised, measured, allocation);
         if at_least >= enough {
             return Ok(at_least);
         }
-        let mut taken = 0u64;
-        for (id, entry) in &index.volumes {
-            if matches!(entry, Entry::Sound(volume) if volume.node == *node) {
-                match pool.allocated_bytes(id) {
-                    Ok(bytes) => taken = taken.saturating_add(bytes),
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => return Err(measure(error)),
-                }
+        for volume in index.sound_at(home) {
+            // A copy may share its blocks with others: they must not be counted twice.
+            if volume.record.source.is_some() {
+                continue;
+            }
+            match pool.allocated_bytes(&volume.record.id) {
+                Ok(bytes) => measured.taken = measured.taken.saturating_add(bytes),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(measure(StoreError::at("measure an image")(error))),
             }
         }
-        Ok(free.saturating_add(taken).saturating_sub(promised))
+        Ok(room::available(self.rules, promised, measured, allocation))
     }
 
     /// The place in the order of creation for a new volume.
     pub(super) fn next_serial(&self) -> u64 {
-        let mut index = self.index();
-        index.last_serial += 1;
-        index.last_serial
+        self.index().next_serial()
     }
 
-    /// Makes a volume for which space was reserved.
+    /// Makes a blank volume for which space was reserved.
     pub(super) fn create(&self, volume: &Volume, space: Reservation<'_>) -> Result<(), StoreError> {
         self.pool_of(volume).create(&volume.record)?;
-        self.index()
-            .learn(&volume.node, Found::Sound(volume.record.clone()));
-        drop(space);
+        self.created(volume, space);
         Ok(())
+    }
+
+    /// Makes a volume for which space was reserved, and whose image `fill` makes.
+    #[expect(dead_code, reason = "copies are made with it")]
+    pub(super) fn create_with(
+        &self,
+        volume: &Volume,
+        space: Reservation<'_>,
+        fill: impl FnOnce(&Path) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.pool_of(volume).create_with(&volume.record, fill)?;
+        self.created(volume, space);
+        Ok(())
+    }
+
+    fn created(&self, volume: &Volume, space: Reservation<'_>) {
+        self.index().learn(volume.clone());
+        drop(space);
     }
 
     /// Replaces a volume's record.
@@ -265,7 +368,7 @@ impl Pools {
         self.pool_of(volume).write(&volume.record)?;
         let mut index = self.index();
         index.forget(&volume.record.id);
-        index.learn(&volume.node, Found::Sound(volume.record.clone()));
+        index.learn(volume.clone());
         Ok(())
     }
 
@@ -276,24 +379,25 @@ impl Pools {
         Ok(())
     }
 
-    /// Volumes in the order of their creation, beginning after `after`; at most `limit`.
+    /// How many volumes are published on a node.
+    pub(super) fn published_on(&self, node: &NodeName) -> usize {
+        self.index()
+            .sound()
+            .filter(|volume| volume.record.publications.contains_key(node))
+            .count()
+    }
+
+    /// Volumes in the order of their creation, beginning after `after`; at most `limit`. Those that
+    /// were made for a pod are nobody else's business.
     ///
     /// The second part is the token for the next page, if there is more.
     pub(super) fn page(&self, after: u64, limit: usize) -> (Vec<Volume>, Option<u64>) {
         let index = self.index();
         let mut rest = index
-            .order
-            .range(after.saturating_add(1)..)
-            .filter_map(|(serial, id)| match index.volumes.get(id) {
-                Some(Entry::Sound(volume)) => Some((*serial, volume)),
-                Some(Entry::Broken) | None => None,
-            });
-        let mut last = after;
-        let mut page = Vec::new();
-        for (serial, volume) in rest.by_ref().take(limit) {
-            last = serial;
-            page.push(volume.clone());
-        }
+            .after(after)
+            .filter(|volume| volume.record.lifetime == Lifetime::Persistent);
+        let page: Vec<_> = rest.by_ref().take(limit).cloned().collect();
+        let last = page.last().map_or(after, |volume| volume.record.serial);
         let more = rest.next().is_some();
         (page, more.then_some(last))
     }
@@ -302,43 +406,5 @@ impl Pools {
     /// removal in it, made after the disk.
     fn index(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Index {
-    fn learn(&mut self, node: &NodeName, found: Found) {
-        let promised = self.promised.entry(node.clone()).or_default();
-        match found {
-            Found::Sound(record) => {
-                *promised = promised.saturating_add(record.capacity_bytes);
-                self.last_serial = self.last_serial.max(record.serial);
-                self.order.insert(record.serial, record.id.clone());
-                let id = record.id.clone();
-                self.volumes.insert(
-                    id,
-                    Entry::Sound(Volume {
-                        node: node.clone(),
-                        record,
-                    }),
-                );
-            }
-            Found::Broken { id, image_bytes } => {
-                *promised = promised.saturating_add(image_bytes);
-                self.volumes.insert(id, Entry::Broken);
-            }
-        }
-    }
-
-    fn forget(&mut self, id: &VolumeId) {
-        if let Some(Entry::Sound(volume)) = self.volumes.remove(id) {
-            self.order.remove(&volume.record.serial);
-            self.unpromise(&volume.node, volume.record.capacity_bytes);
-        }
-    }
-
-    fn unpromise(&mut self, node: &NodeName, bytes: u64) {
-        if let Some(promised) = self.promised.get_mut(node) {
-            *promised = promised.saturating_sub(bytes);
-        }
     }
 }

@@ -24,6 +24,14 @@ mod refusals;
 const GIB: i64 = 1 << 30;
 const MIB: i64 = 1 << 20;
 
+/// The only pool of a node.
+pub(super) fn home(node: &str) -> Home {
+    Home {
+        node: NodeName::from(node),
+        pool: PoolName::default(),
+    }
+}
+
 /// Whether mounts and loop devices can be had; says so if not.
 fn is_root() -> bool {
     let root = fs::OpenOptions::new()

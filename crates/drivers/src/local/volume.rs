@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::capability::Capability;
+use super::room::Allocation;
 
 /// The id of a volume: `v-` and 32 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -32,6 +33,13 @@ impl VolumeId {
             id.push_str(&format!("{byte:02x}"));
         }
         Self(id)
+    }
+
+    /// The id of an inline volume, whose own id the kubelet chose.
+    #[must_use]
+    pub fn of_inline(kubelet_id: &str) -> Self {
+        // No name of a volume can begin like this.
+        Self::of_name(&format!("\0inline\0{kubelet_id}"))
     }
 
     /// Recognises an id of ours.
@@ -103,10 +111,68 @@ pub struct VolumeRecord {
     pub capacity_bytes: u64,
     /// The class' parameters, as they were.
     pub parameters: BTreeMap<String, String>,
+    /// Whether its blocks are its own from the start.
+    #[serde(default)]
+    pub allocation: Allocation,
+    /// How far the kernel reads ahead, if not as far as it would by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_ahead_kib: Option<u32>,
+    /// What it was copied from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+    /// Who decides when it ends.
+    #[serde(default)]
+    pub lifetime: Lifetime,
     /// What the image holds.
     pub content: Content,
+    /// The size that its file system was made or last grown for. What lies between this and the
+    /// capacity is given to the file system when the volume is next staged or expanded.
+    #[serde(default)]
+    pub file_system_bytes: u64,
     /// The nodes that it is published on.
     pub publications: BTreeMap<NodeName, Publication>,
+}
+
+impl VolumeRecord {
+    /// A blank, thin volume that nobody uses yet.
+    #[must_use]
+    pub fn blank(name: &str, serial: u64, capacity_bytes: u64) -> Self {
+        Self {
+            id: VolumeId::of_name(name),
+            name: name.to_owned(),
+            serial,
+            capacity_bytes,
+            parameters: BTreeMap::new(),
+            allocation: Allocation::Thin,
+            read_ahead_kib: None,
+            source: None,
+            lifetime: Lifetime::Persistent,
+            content: Content::Blank,
+            file_system_bytes: 0,
+            publications: BTreeMap::new(),
+        }
+    }
+}
+
+/// What a volume was copied from when it was made. It may be long gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Source {
+    /// A snapshot, by its id.
+    Snapshot(String),
+    /// Another volume.
+    Volume(VolumeId),
+}
+
+/// Who decides when a volume ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Lifetime {
+    /// Whoever asked for it, by `DeleteVolume`.
+    #[default]
+    Persistent,
+    /// The pod that it was made for: it goes with its one publication.
+    Inline,
 }
 
 /// What an image holds. It only ever moves away from [`Content::Blank`].

@@ -154,10 +154,10 @@ fn each_file_system_is_made_mounted_grown_online_and_leaves_no_device() {
     if !is_root() {
         return;
     }
-    for kind in [FsKind::Ext4, FsKind::Xfs] {
+    for kind in [FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs] {
         let image = Image::new(kind.smallest().max(64 << 20));
         assert_eq!(filesystem::probe(&image.file).unwrap(), Signature::Hole);
-        filesystem::make(kind, &image.path()).unwrap();
+        filesystem::make(kind, &image.path(), &[]).unwrap();
         let made = Signature::Known {
             kind,
             damaged: false,
@@ -215,15 +215,16 @@ fn a_file_system_made_in_an_image_is_sound_and_takes_little_of_the_disk() {
     if !is_root() {
         return;
     }
-    for kind in [FsKind::Ext4, FsKind::Xfs] {
+    for kind in [FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs] {
         let image = Image::new(1 << 30);
-        filesystem::make_image(kind, &image.path()).unwrap();
+        filesystem::make_image(kind, &image.path(), &[]).unwrap();
         let taken = image.file.metadata().unwrap().blocks() * 512;
         // XFS' log takes 64 MiB.
         assert!(taken < 72 << 20, "{kind} takes {taken} bytes");
         let (checker, arguments) = match kind {
             FsKind::Ext4 => ("/usr/sbin/e2fsck", ["-fn", "--"]),
             FsKind::Xfs => ("/usr/sbin/xfs_repair", ["-n", "-f"]),
+            FsKind::Btrfs => ("/usr/bin/btrfs", ["check", "--readonly"]),
         };
         let checked = std::process::Command::new(checker)
             .args(arguments)
@@ -245,7 +246,7 @@ fn a_read_only_mount_and_a_read_only_bind_refuse_writes() {
         return;
     }
     let image = Image::new(64 << 20);
-    filesystem::make(FsKind::Ext4, &image.path()).unwrap();
+    filesystem::make(FsKind::Ext4, &image.path(), &[]).unwrap();
     let device = LoopDevice::attach(&image.file, Access::ReadWrite, Lifetime::LastClose).unwrap();
     image.mount(
         FsKind::Ext4,
@@ -324,7 +325,7 @@ fn a_mount_that_is_busy_for_a_moment_is_waited_for_and_a_used_one_is_refused() {
         return;
     }
     let image = Image::new(64 << 20);
-    filesystem::make_image(FsKind::Ext4, &image.path()).unwrap();
+    filesystem::make_image(FsKind::Ext4, &image.path(), &[]).unwrap();
     let device = LoopDevice::attach(&image.file, Access::ReadWrite, Lifetime::LastClose).unwrap();
     image.mount(FsKind::Ext4, &device, Restrictions::default());
     let user = File::open(image.dir.path().join("mnt")).unwrap();

@@ -28,7 +28,7 @@ impl CsiError for CapacityError {
     fn code(&self) -> Code {
         match self {
             Self::Parameter(_) => Code::InvalidArgument,
-            Self::Measure(_) => Code::Internal,
+            Self::Measure(source) => source.code(),
         }
     }
 }
@@ -57,10 +57,27 @@ pub(super) fn capacity(
         }
     }
     let (mut total, mut largest) = (0u64, 0u64);
+    let (named, allocation) = (
+        parameters::pool(&parameters),
+        parameters::allocation(&parameters),
+    );
     for node in nodes(pools, request.accessible_topology.as_ref()) {
-        let available = pools.available(&node)? / size::BLOCK * size::BLOCK;
-        total = total.saturating_add(available);
-        largest = largest.max(available);
+        for home in pools.candidates(&node, named.as_ref()) {
+            let available = match pools.available(&home, allocation) {
+                Ok(available) => available / size::BLOCK * size::BLOCK,
+                // In a pool that is not there nothing can be made, and that is the answer.
+                Err(error) if error.code() == Code::Unavailable => {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "a pool is missing"
+                    );
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            total = total.saturating_add(available);
+            largest = largest.max(available);
+        }
     }
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     Ok(proto::GetCapacityResponse {

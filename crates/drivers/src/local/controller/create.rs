@@ -12,13 +12,14 @@ use tonic::Code;
 use super::to_wire;
 use crate::local::capability::{Access, Capability, CapabilityError};
 use crate::local::fields::FieldError;
-use crate::local::in_flight::Busy;
-use crate::local::parameters::{self, ParameterError};
+use crate::local::home::{Home, PoolName};
+use crate::local::parameters::{self, Mutable, ParameterError};
 use crate::local::pool::StoreError;
 use crate::local::pools::{FindError, Pools, ReserveError, Volume};
+use crate::local::room::Allocation;
 use crate::local::size::{self, SizeError, SizeRange};
 use crate::local::topology::Wanted;
-use crate::local::volume::{Content, NodeName, VolumeId, VolumeRecord};
+use crate::local::volume::{NodeName, VolumeId, VolumeRecord};
 
 /// Why a volume was not made.
 #[derive(Debug, thiserror::Error)]
@@ -35,9 +36,9 @@ pub enum CreateError {
     /// There is nothing to copy from yet.
     #[error("volumes cannot be made from a snapshot or another volume by this driver")]
     Source,
-    /// There is nothing mutable.
-    #[error("this driver has no mutable parameters")]
-    Mutable,
+    /// No node has a pool of that name.
+    #[error("there is no pool {0} on any node of this driver")]
+    NoSuchPool(PoolName),
     /// The sizes make no sense, or are out of range.
     #[error("the capacity range cannot be met")]
     Size(#[source] SizeError),
@@ -49,9 +50,6 @@ pub enum CreateError {
         /// In what the two differ.
         what: &'static str,
     },
-    /// Another call is at it.
-    #[error(transparent)]
-    Busy(#[from] Busy),
     /// Its record is damaged.
     #[error(transparent)]
     Broken(FindError),
@@ -79,25 +77,16 @@ impl CsiError for CreateError {
             | Self::Capability(_)
             | Self::Parameter(_)
             | Self::Source
-            | Self::Mutable
+            | Self::NoSuchPool(_)
             | Self::Size(
                 SizeError::Negative | SizeError::Empty | SizeError::Contradiction { .. },
             ) => Code::InvalidArgument,
             Self::Size(SizeError::OutOfRange { .. }) => Code::OutOfRange,
             Self::Differs { .. } => Code::AlreadyExists,
-            Self::Busy(_) => Code::Aborted,
             Self::Broken(_) => Code::DataLoss,
-            Self::NoSuchPlace
-            | Self::Space(ReserveError::NoSpace { .. })
-            | Self::Store {
-                source: StoreError::Full(_),
-                ..
-            } => Code::ResourceExhausted,
-            Self::Space(ReserveError::Measure { .. })
-            | Self::Store {
-                source: StoreError::Io { .. } | StoreError::Remove(_),
-                ..
-            } => Code::Internal,
+            Self::NoSuchPlace => Code::ResourceExhausted,
+            Self::Space(source) => source.code(),
+            Self::Store { source, .. } => source.code(),
         }
     }
 }
@@ -109,6 +98,9 @@ struct Asked {
     name: String,
     size: Option<SizeRange>,
     smallest: u64,
+    pool: Option<PoolName>,
+    allocation: Allocation,
+    read_ahead_kib: Option<u32>,
     parameters: BTreeMap<String, String>,
     wanted: Wanted,
 }
@@ -124,12 +116,15 @@ impl Asked {
         if request.volume_content_source.is_some() {
             return Err(CreateError::Source);
         }
-        if !request.mutable_parameters.is_empty() {
-            return Err(CreateError::Mutable);
-        }
+        limits::map("mutable_parameters", &request.mutable_parameters).map_err(FieldError::from)?;
+        let mutable = Mutable::parse(&request.mutable_parameters)?;
         let parameters = parameters::parse(&request.parameters)?;
+        let pool = parameters::pool(&parameters);
+        if let Some(unknown) = pool.as_ref().filter(|name| !pools.has_pool(name)) {
+            return Err(CreateError::NoSuchPool(unknown.clone()));
+        }
         let default_fs = parameters::file_system(&parameters).unwrap_or(pools.default_fs());
-        let smallest = smallest(&request.volume_capabilities, default_fs)?;
+        let smallest = smallest(&request.volume_capabilities, &parameters, default_fs)?;
         let size = request
             .capacity_range
             .as_ref()
@@ -140,6 +135,11 @@ impl Asked {
             name,
             size: size.map_err(CreateError::Size)?,
             smallest,
+            pool,
+            allocation: mutable
+                .allocation
+                .unwrap_or_else(|| parameters::allocation(&parameters)),
+            read_ahead_kib: mutable.read_ahead_kib,
             parameters,
             wanted: Wanted::parse(
                 request.accessibility_requirements.as_ref(),
@@ -150,11 +150,18 @@ impl Asked {
 }
 
 /// The smallest volume that can be used in all these ways.
-fn smallest(wire: &[proto::VolumeCapability], default: FsKind) -> Result<u64, CreateError> {
+fn smallest(
+    wire: &[proto::VolumeCapability],
+    parameters: &BTreeMap<String, String>,
+    default: FsKind,
+) -> Result<u64, CreateError> {
     wire.iter().try_fold(size::SMALLEST, |smallest, wire| {
         let capability = Capability::parse(wire, default).map_err(CreateError::Capability)?;
         Ok(smallest.max(match capability.access {
-            Access::Mount(kind) => kind.smallest(),
+            Access::Mount(kind) => {
+                parameters::mkfs_options(parameters, kind)?;
+                kind.smallest()
+            }
             Access::Block => size::SMALLEST,
         }))
     })
@@ -186,7 +193,10 @@ fn plan(asked: &Asked, found: Option<&Volume>) -> Result<Step, CreateError> {
         Some("size")
     } else if record.parameters != asked.parameters {
         Some("parameters")
-    } else if !asked.wanted.allows(&found.node) {
+    } else if (record.allocation, record.read_ahead_kib) != (asked.allocation, asked.read_ahead_kib)
+    {
+        Some("mutable parameters")
+    } else if !asked.wanted.allows(&found.home.node) {
         Some("place")
     } else {
         None
@@ -205,7 +215,6 @@ pub(super) fn create(
     request: &proto::CreateVolumeRequest,
 ) -> Result<proto::CreateVolumeResponse, CreateError> {
     let asked = Asked::parse(pools, request)?;
-    let _turn = pools.in_flight().begin(&asked.id)?;
     let found = match pools.find(asked.id.as_str()) {
         Ok(volume) => Some(volume),
         Err(FindError::Unknown { .. }) => None,
@@ -214,35 +223,36 @@ pub(super) fn create(
     let volume = match (plan(&asked, found.as_ref())?, found) {
         (Step::AlreadyThere, Some(volume)) => volume,
         (Step::AlreadyThere, None) => unreachable!("nothing was found"),
-        (Step::Make { size }, _) => make(pools, asked, size)?,
+        (Step::Make { size }, _) => make(pools, &asked, size)?,
     };
     Ok(proto::CreateVolumeResponse {
         volume: Some(to_wire(pools, &volume)),
     })
 }
 
-fn make(pools: &Pools, asked: Asked, size: u64) -> Result<Volume, CreateError> {
+fn make(pools: &Pools, asked: &Asked, size: u64) -> Result<Volume, CreateError> {
     let mut refusal = CreateError::NoSuchPlace;
-    for node in places(pools, &asked.wanted) {
-        match pools.reserve(&node, size) {
-            Err(error) => refusal = CreateError::Space(error),
-            Ok(space) => {
-                let record = VolumeRecord {
+    for home in places(pools, asked) {
+        let space = match pools.reserve(&home, size, asked.allocation) {
+            Ok(space) => space,
+            Err(error) => {
+                refusal = CreateError::Space(error);
+                continue;
+            }
+        };
+        let record = VolumeRecord {
+            parameters: asked.parameters.clone(),
+            allocation: asked.allocation,
+            read_ahead_kib: asked.read_ahead_kib,
+            ..VolumeRecord::blank(&asked.name, pools.next_serial(), size)
+        };
+        let volume = Volume { home, record };
+        match pools.create(&volume, space) {
+            Ok(()) => return Ok(volume),
+            Err(source) => {
+                refusal = CreateError::Store {
                     id: asked.id.clone(),
-                    name: asked.name,
-                    serial: pools.next_serial(),
-                    capacity_bytes: size,
-                    parameters: asked.parameters,
-                    content: Content::Blank,
-                    publications: BTreeMap::new(),
-                };
-                let volume = Volume { node, record };
-                return match pools.create(&volume, space) {
-                    Ok(()) => Ok(volume),
-                    Err(source) => Err(CreateError::Store {
-                        id: asked.id,
-                        source,
-                    }),
+                    source,
                 };
             }
         }
@@ -250,27 +260,30 @@ fn make(pools: &Pools, asked: Asked, size: u64) -> Result<Volume, CreateError> {
     Err(refusal)
 }
 
-/// The nodes to try, best first: in the order asked for, else those with the most room.
-fn places(pools: &Pools, wanted: &Wanted) -> Vec<NodeName> {
-    match wanted {
+/// The pools to try, best first: in the order of the nodes asked for, and on a node, or anywhere,
+/// those with the most room.
+fn places(pools: &Pools, asked: &Asked) -> Vec<Home> {
+    let on = |node: &NodeName| pools.candidates(node, asked.pool.as_ref());
+    let roomiest_first = |mut homes: Vec<Home>| {
+        let room = |home: &Home| pools.available(home, asked.allocation).unwrap_or_default();
+        if homes.len() > 1 {
+            homes.sort_by_cached_key(|home| std::cmp::Reverse(room(home)));
+        }
+        homes
+    };
+    match &asked.wanted {
         Wanted::OneOf(nodes) => nodes
             .iter()
-            .filter(|node| pools.pool(node).is_some())
-            .cloned()
+            .flat_map(|node| roomiest_first(on(node)))
             .collect(),
-        Wanted::Anywhere => {
-            let mut nodes: Vec<_> = pools.nodes().cloned().collect();
-            nodes.sort_by_cached_key(|node| {
-                std::cmp::Reverse(pools.available(node).unwrap_or_default())
-            });
-            nodes
-        }
+        Wanted::Anywhere => roomiest_first(pools.nodes().flat_map(on).collect()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::local::tests::home;
 
     fn asked() -> Asked {
         let range = proto::CapacityRange {
@@ -282,23 +295,18 @@ mod tests {
             name: "a".to_owned(),
             size: Some(SizeRange::parse(&range).unwrap()),
             smallest: size::SMALLEST,
+            pool: None,
+            allocation: Allocation::Thin,
+            read_ahead_kib: None,
             parameters: BTreeMap::new(),
             wanted: Wanted::OneOf(vec![NodeName::from("n")]),
         }
     }
 
     fn volume(change: impl FnOnce(&mut Volume)) -> Volume {
-        let record = VolumeRecord {
-            id: VolumeId::of_name("a"),
-            name: "a".to_owned(),
-            serial: 1,
-            capacity_bytes: 1 << 30,
-            parameters: BTreeMap::new(),
-            content: Content::Blank,
-            publications: BTreeMap::new(),
-        };
+        let record = VolumeRecord::blank("a", 1, 1 << 30);
         let mut volume = Volume {
-            node: NodeName::from("n"),
+            home: home("n"),
             record,
         };
         change(&mut volume);
@@ -332,7 +340,11 @@ mod tests {
 
     #[test]
     fn a_volume_that_differs_is_never_the_answer() {
-        let cases: [(&str, Volume); 5] = [
+        let cases: [(&str, Volume); 6] = [
+            (
+                "mutable parameters",
+                volume(|volume| volume.record.allocation = Allocation::Thick),
+            ),
             (
                 "size",
                 volume(|volume| volume.record.capacity_bytes = 3 << 30),
@@ -350,10 +362,7 @@ mod tests {
                         .insert("fstype".to_owned(), "xfs".to_owned());
                 }),
             ),
-            (
-                "place",
-                volume(|volume| volume.node = NodeName::from("other")),
-            ),
+            ("place", volume(|volume| volume.home = home("other"))),
             (
                 "name of the same id",
                 volume(|volume| volume.record.name = "b".to_owned()),

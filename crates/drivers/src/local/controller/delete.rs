@@ -5,7 +5,6 @@ use orlop_csi::server::CsiError;
 use tonic::Code;
 
 use crate::local::fields::{self, FieldError};
-use crate::local::in_flight::Busy;
 use crate::local::node::{ObserveError, Use};
 use crate::local::pool::StoreError;
 use crate::local::pools::{FindError, Pools, Volume};
@@ -17,9 +16,6 @@ pub enum DeleteError {
     /// A field is unusable.
     #[error(transparent)]
     Field(#[from] FieldError),
-    /// Another call is at it.
-    #[error(transparent)]
-    Busy(#[from] Busy),
     /// Its record is damaged.
     #[error(transparent)]
     Broken(FindError),
@@ -63,10 +59,10 @@ impl CsiError for DeleteError {
     fn code(&self) -> Code {
         match self {
             Self::Field(_) => Code::InvalidArgument,
-            Self::Busy(_) => Code::Aborted,
             Self::Broken(_) => Code::DataLoss,
             Self::Published { .. } | Self::InUse { .. } => Code::FailedPrecondition,
-            Self::Observe { .. } | Self::Store { .. } => Code::Internal,
+            Self::Observe { source, .. } => source.code(),
+            Self::Store { source, .. } => source.code(),
         }
     }
 }
@@ -80,7 +76,6 @@ pub(super) fn delete(
     let Some(id) = VolumeId::parse(id) else {
         return Ok(proto::DeleteVolumeResponse {});
     };
-    let _turn = pools.in_flight().begin(&id)?;
     let volume = match pools.find(id.as_str()) {
         Ok(volume) => volume,
         Err(FindError::Unknown { .. }) => return Ok(proto::DeleteVolumeResponse {}),
@@ -114,7 +109,7 @@ fn refuse_if_used(volume: &Volume, in_use: bool) -> Result<(), DeleteError> {
     if in_use {
         return Err(DeleteError::InUse {
             id: id(),
-            node: volume.node.clone(),
+            node: volume.home.node.clone(),
         });
     }
     Ok(())

@@ -9,7 +9,6 @@ use tonic::Code;
 
 use crate::local::capability::{Capability, CapabilityError};
 use crate::local::fields::{self, FieldError};
-use crate::local::in_flight::Busy;
 use crate::local::pool::StoreError;
 use crate::local::pools::{FindError, Pools, ReserveError, Volume};
 use crate::local::size::{SizeError, SizeRange};
@@ -24,9 +23,6 @@ pub enum ExpandError {
     /// The volume is unknown or damaged.
     #[error(transparent)]
     Find(#[from] FindError),
-    /// Another call is at it.
-    #[error(transparent)]
-    Busy(#[from] Busy),
     /// The capability cannot be had.
     #[error("volume {id} cannot be used like this")]
     Capability {
@@ -65,29 +61,13 @@ impl CsiError for ExpandError {
             Self::Field(_)
             | Self::Capability { .. }
             | Self::Size(SizeError::Negative | SizeError::Empty) => Code::InvalidArgument,
-            Self::Find(FindError::Unknown { .. }) => Code::NotFound,
-            Self::Find(FindError::Broken { .. }) => Code::DataLoss,
-            Self::Busy(_) => Code::Aborted,
+            Self::Find(source) => source.code(),
             // The caller must be able to tell a shrinking limit from a malformed request.
             Self::Size(SizeError::Contradiction { .. } | SizeError::OutOfRange { .. }) => {
                 Code::OutOfRange
             }
-            Self::Space {
-                source: ReserveError::NoSpace { .. },
-                ..
-            }
-            | Self::Store {
-                source: StoreError::Full(_),
-                ..
-            } => Code::ResourceExhausted,
-            Self::Space {
-                source: ReserveError::Measure { .. },
-                ..
-            }
-            | Self::Store {
-                source: StoreError::Io { .. } | StoreError::Remove(_),
-                ..
-            } => Code::Internal,
+            Self::Space { source, .. } => source.code(),
+            Self::Store { source, .. } => source.code(),
         }
     }
 }
@@ -105,9 +85,8 @@ pub(super) fn expand(
     let range = request
         .capacity_range
         .ok_or(FieldError::missing("capacity_range"))?;
-    let id = pools.find(id)?.record.id;
-    let _turn = pools.in_flight().begin(&id)?;
-    let volume = pools.find(id.as_str())?;
+    let volume = pools.find(id)?;
+    let id = volume.record.id.clone();
     if let Some(wire) = &request.volume_capability {
         Capability::parse(wire, pools.default_fs()).map_err(|source| ExpandError::Capability {
             id: id.clone(),
@@ -135,7 +114,7 @@ fn grow(pools: &Pools, mut volume: Volume, size: u64) -> Result<(), ExpandError>
     };
     let more = size - volume.record.capacity_bytes;
     let space = pools
-        .reserve(&volume.node, more)
+        .reserve(&volume.home, more, volume.record.allocation)
         .map_err(|source| ExpandError::Space {
             id: id.clone(),
             source,

@@ -24,8 +24,7 @@ impl CsiError for GetError {
     fn code(&self) -> Code {
         match self {
             Self::Field(_) => Code::InvalidArgument,
-            Self::Find(FindError::Unknown { .. }) => Code::NotFound,
-            Self::Find(FindError::Broken { .. }) => Code::DataLoss,
+            Self::Find(source) => source.code(),
         }
     }
 }

@@ -9,7 +9,6 @@ use tonic::Code;
 
 use crate::local::capability::{Capability, CapabilityError};
 use crate::local::fields::{self, FieldError};
-use crate::local::in_flight::Busy;
 use crate::local::parameters;
 use crate::local::pool::StoreError;
 use crate::local::pools::{FindError, Pools, Volume};
@@ -39,9 +38,6 @@ pub enum PublishError {
         #[source]
         source: CapabilityError,
     },
-    /// Another call is at it.
-    #[error(transparent)]
-    Busy(#[from] Busy),
     /// It cannot be reached from there.
     #[error("volume {id} is on node {home} and cannot be used on node {node}")]
     Elsewhere {
@@ -51,6 +47,16 @@ pub enum PublishError {
         home: NodeName,
         /// Where it was wanted.
         node: NodeName,
+    },
+    /// The node uses as many as it may.
+    #[error(
+        "node {node} uses {limit} volumes, the most it may (--max-volumes); unpublish one first"
+    )]
+    NodeFull {
+        /// The node.
+        node: NodeName,
+        /// The limit.
+        limit: u32,
     },
     /// It is published there in another way.
     #[error("volume {id} is already published on node {node} in another way; unpublish it first")]
@@ -75,19 +81,12 @@ impl CsiError for PublishError {
     fn code(&self) -> Code {
         match self {
             Self::Field(_) | Self::Capability { .. } => Code::InvalidArgument,
-            Self::Find(FindError::Unknown { .. }) | Self::UnknownNode { .. } => Code::NotFound,
-            Self::Find(FindError::Broken { .. }) => Code::DataLoss,
-            Self::Busy(_) => Code::Aborted,
+            Self::Find(source) => source.code(),
+            Self::UnknownNode { .. } => Code::NotFound,
             Self::Elsewhere { .. } => Code::FailedPrecondition,
             Self::Differs { .. } => Code::AlreadyExists,
-            Self::Store {
-                source: StoreError::Full(_),
-                ..
-            } => Code::ResourceExhausted,
-            Self::Store {
-                source: StoreError::Io { .. } | StoreError::Remove(_),
-                ..
-            } => Code::Internal,
+            Self::NodeFull { .. } => Code::ResourceExhausted,
+            Self::Store { source, .. } => source.code(),
         }
     }
 }
@@ -101,10 +100,10 @@ enum Step {
 
 fn plan(volume: &Volume, node: &NodeName, wanted: Publication) -> Result<Step, PublishError> {
     let id = || volume.record.id.clone();
-    if volume.node != *node {
+    if volume.home.node != *node {
         return Err(PublishError::Elsewhere {
             id: id(),
-            home: volume.node.clone(),
+            home: volume.home.node.clone(),
             node: node.clone(),
         });
     }
@@ -129,10 +128,9 @@ pub(super) fn publish(
         .volume_capability
         .as_ref()
         .ok_or(FieldError::missing("volume_capability"))?;
-    let id = pools.find(id)?.record.id;
-    let _turn = pools.in_flight().begin(&id)?;
-    let mut volume = pools.find(id.as_str())?;
-    if pools.pool(&node).is_none() {
+    let mut volume = pools.find(id)?;
+    let id = volume.record.id.clone();
+    if !pools.has_node(&node) {
         return Err(PublishError::UnknownNode { node });
     }
     let default_fs =
@@ -149,6 +147,10 @@ pub(super) fn publish(
     match plan(&volume, &node, wanted)? {
         Step::AlreadyPublished => {}
         Step::Record => {
+            let limit = pools.max_volumes();
+            if limit > 0 && pools.published_on(&node) >= limit as usize {
+                return Err(PublishError::NodeFull { node, limit });
+            }
             volume.record.publications.insert(node, wanted);
             pools
                 .save(&volume)
@@ -160,13 +162,12 @@ pub(super) fn publish(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use orlop_host::FsKind;
 
     use super::*;
     use crate::local::capability::{Access, Mode};
-    use crate::local::volume::{Content, VolumeRecord};
+    use crate::local::tests::home;
+    use crate::local::volume::VolumeRecord;
 
     const WANTED: Publication = Publication {
         capability: Capability {
@@ -182,16 +183,11 @@ mod tests {
             .map(|(node, how)| (NodeName::from(*node), *how))
             .collect();
         let record = VolumeRecord {
-            id: VolumeId::of_name("a"),
-            name: "a".to_owned(),
-            serial: 1,
-            capacity_bytes: 1 << 30,
-            parameters: BTreeMap::new(),
-            content: Content::Blank,
             publications,
+            ..VolumeRecord::blank("a", 1, 1 << 30)
         };
         Volume {
-            node: NodeName::from("home"),
+            home: home("home"),
             record,
         }
     }

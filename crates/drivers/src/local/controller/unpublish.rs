@@ -5,7 +5,6 @@ use orlop_csi::server::CsiError;
 use tonic::Code;
 
 use crate::local::fields::{self, FieldError};
-use crate::local::in_flight::Busy;
 use crate::local::pool::StoreError;
 use crate::local::pools::{FindError, Pools};
 use crate::local::volume::{NodeName, VolumeId};
@@ -16,9 +15,6 @@ pub enum UnpublishError {
     /// A field is unusable.
     #[error(transparent)]
     Field(#[from] FieldError),
-    /// Another call is at it.
-    #[error(transparent)]
-    Busy(#[from] Busy),
     /// Its record is damaged.
     #[error(transparent)]
     Broken(FindError),
@@ -37,16 +33,8 @@ impl CsiError for UnpublishError {
     fn code(&self) -> Code {
         match self {
             Self::Field(_) => Code::InvalidArgument,
-            Self::Busy(_) => Code::Aborted,
             Self::Broken(_) => Code::DataLoss,
-            Self::Store {
-                source: StoreError::Full(_),
-                ..
-            } => Code::ResourceExhausted,
-            Self::Store {
-                source: StoreError::Io { .. } | StoreError::Remove(_),
-                ..
-            } => Code::Internal,
+            Self::Store { source, .. } => source.code(),
         }
     }
 }
@@ -61,7 +49,6 @@ pub(super) fn unpublish(
     let Some(id) = VolumeId::parse(id) else {
         return Ok(done);
     };
-    let _turn = pools.in_flight().begin(&id)?;
     let mut volume = match pools.find(id.as_str()) {
         Ok(volume) => volume,
         Err(FindError::Unknown { .. }) => return Ok(done),

@@ -29,8 +29,7 @@ impl CsiError for ValidateError {
     fn code(&self) -> Code {
         match self {
             Self::Field(_) | Self::Incomplete(_) => Code::InvalidArgument,
-            Self::Find(FindError::Unknown { .. }) => Code::NotFound,
-            Self::Find(FindError::Broken { .. }) => Code::DataLoss,
+            Self::Find(source) => source.code(),
         }
     }
 }

@@ -13,7 +13,6 @@ use super::observe::{ObserveError, Use};
 use super::stats::form_at;
 use crate::local::capability::Access;
 use crate::local::fields::{self, FieldError};
-use crate::local::in_flight::Busy;
 use crate::local::pools::FindError;
 use crate::local::size::{SizeError, SizeRange};
 use crate::local::volume::{Staged, VolumeId};
@@ -27,9 +26,6 @@ pub enum ExpandError {
     /// The volume is unknown or damaged.
     #[error(transparent)]
     Find(#[from] FindError),
-    /// Another call is at it.
-    #[error(transparent)]
-    Busy(#[from] Busy),
     /// The sizes make no sense.
     #[error("the capacity range cannot be met")]
     Size(#[source] SizeError),
@@ -94,16 +90,15 @@ impl CsiError for ExpandError {
             }
             Self::Size(SizeError::Contradiction { .. } | SizeError::OutOfRange { .. })
             | Self::NotPromised { .. } => Code::OutOfRange,
-            Self::Find(FindError::Unknown { .. }) | Self::NotThere { .. } => Code::NotFound,
-            Self::Find(FindError::Broken { .. }) => Code::DataLoss,
-            Self::Busy(_) => Code::Aborted,
+            Self::Find(source) => source.code(),
+            Self::NotThere { .. } => Code::NotFound,
             Self::ReadOnly { .. }
             | Self::Grow {
                 source: GrowError::NotAllowed { .. },
                 ..
             } => Code::FailedPrecondition,
-            Self::Observe { .. }
-            | Self::Device { .. }
+            Self::Observe { source, .. } => source.code(),
+            Self::Device { .. }
             | Self::Grow {
                 source: GrowError::Capabilities(_) | GrowError::Program { .. },
                 ..
@@ -118,7 +113,8 @@ pub(super) fn expand(
 ) -> Result<proto::NodeExpandVolumeResponse, ExpandError> {
     let id = fields::volume_id(&request.volume_id)?;
     fields::path("volume_path", &request.volume_path)?;
-    let id = here.find(id)?.record.id;
+    let volume = here.find(id)?;
+    let id = volume.record.id.clone();
     // A volume is at no path that we would not have followed.
     let path = fields::absolute("volume_path", &request.volume_path).map_err(|_| {
         ExpandError::NotThere {
@@ -126,8 +122,6 @@ pub(super) fn expand(
             path: (&request.volume_path).into(),
         }
     })?;
-    let _turn = here.pools.in_flight().begin(&id)?;
-    let volume = here.find(id.as_str())?;
     let size = volume.record.capacity_bytes;
     if let Some(range) = &request.capacity_range {
         let range = SizeRange::parse(range).map_err(ExpandError::Size)?;

@@ -9,6 +9,7 @@ use std::path::Path;
 use orlop_host::loopdev::{Access, Lifetime, LoopStatus};
 use orlop_host::place::{Kind, Occupant};
 use orlop_host::{DeviceNumber, LoopDevice, MountTable, Place};
+use tonic::Code;
 
 use crate::local::pool::StoreError;
 use crate::local::pools::{Pools, Volume};
@@ -44,6 +45,18 @@ pub enum ObserveError {
         #[source]
         source: io::Error,
     },
+}
+
+impl ObserveError {
+    /// How callers should take it.
+    pub(in crate::local) fn code(&self) -> Code {
+        match self {
+            Self::Store(source) => source.code(),
+            Self::Devices(_) | Self::Mounts(_) | Self::Look { .. } | Self::Detach { .. } => {
+                Code::Internal
+            }
+        }
+    }
 }
 
 /// A volume on its node, as found.

@@ -138,9 +138,8 @@ pub(super) fn publish(
         .as_ref()
         .ok_or(FieldError::missing("volume_capability"))?;
     limits::volume_capability(wire).map_err(FieldError::from)?;
-    let id = here.find(id)?.record.id;
-    let _turn = here.pools.in_flight().begin(&id)?;
-    let volume = here.find(id.as_str())?;
+    let volume = here.find(id)?;
+    let id = volume.record.id.clone();
     let wanted = Wanted::parse(here, &volume, request, wire)?;
     let observe = |source| PublishError::Observe {
         id: id.clone(),

@@ -179,9 +179,8 @@ pub(super) fn stage(
         .as_ref()
         .ok_or(FieldError::missing("volume_capability"))?;
     limits::volume_capability(wire).map_err(FieldError::from)?;
-    let id = here.find(id)?.record.id;
-    let _turn = here.pools.in_flight().begin(&id)?;
-    let mut volume = here.find(id.as_str())?;
+    let mut volume = here.find(id)?;
+    let id = volume.record.id.clone();
     let wanted = Wanted::parse(here, &volume, request, wire)?;
     let observe = |source| StageError::Observe {
         id: id.clone(),
@@ -232,11 +231,19 @@ fn prepare(
         }
         Preparation::MarkRaw => Content::Raw,
         Preparation::Format(kind) => {
-            pool.format(&volume.record, kind)
+            let options =
+                parameters::mkfs_options(&volume.record.parameters, kind).map_err(|source| {
+                    StageError::Mkfs {
+                        id: id.clone(),
+                        source,
+                    }
+                })?;
+            pool.format(&volume.record, kind, &options)
                 .map_err(|source| StageError::Format {
                     id: id.clone(),
                     source,
                 })?;
+            volume.record.file_system_bytes = volume.record.capacity_bytes;
             Content::FileSystem(kind)
         }
     };

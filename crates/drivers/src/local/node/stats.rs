@@ -57,9 +57,10 @@ impl CsiError for StatsError {
     fn code(&self) -> Code {
         match self {
             Self::Field(_) => Code::InvalidArgument,
-            Self::Find(FindError::Unknown { .. }) | Self::NotThere { .. } => Code::NotFound,
-            Self::Find(FindError::Broken { .. }) => Code::DataLoss,
-            Self::Observe { .. } | Self::Measure { .. } => Code::Internal,
+            Self::Find(source) => source.code(),
+            Self::NotThere { .. } => Code::NotFound,
+            Self::Observe { source, .. } => source.code(),
+            Self::Measure { .. } => Code::Internal,
         }
     }
 }

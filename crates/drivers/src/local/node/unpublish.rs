@@ -13,7 +13,6 @@ use super::Here;
 use super::observe::{ObserveError, Shown, Use};
 use crate::local::capability::Access;
 use crate::local::fields::{self, FieldError};
-use crate::local::in_flight::Busy;
 use crate::local::pool::StoreError;
 use crate::local::pools::FindError;
 use crate::local::volume::{Publication, VolumeId};
@@ -27,9 +26,6 @@ pub enum UnpublishError {
     /// The volume is unknown or damaged.
     #[error(transparent)]
     Find(#[from] FindError),
-    /// Another call is at it.
-    #[error(transparent)]
-    Busy(#[from] Busy),
     /// The path holds something that is not ours.
     #[error("{} holds something other than volume {id}; remove it by hand", path.display())]
     Foreign {
@@ -73,11 +69,11 @@ impl CsiError for UnpublishError {
     fn code(&self) -> Code {
         match self {
             Self::Field(_) => Code::InvalidArgument,
-            Self::Find(FindError::Unknown { .. }) => Code::NotFound,
-            Self::Find(FindError::Broken { .. }) => Code::DataLoss,
-            Self::Busy(_) => Code::Aborted,
+            Self::Find(source) => source.code(),
             Self::Foreign { .. } => Code::FailedPrecondition,
-            Self::Observe { .. } | Self::Remove { .. } | Self::Store { .. } => Code::Internal,
+            Self::Observe { source, .. } => source.code(),
+            Self::Store { source, .. } => source.code(),
+            Self::Remove { .. } => Code::Internal,
         }
     }
 }
@@ -107,10 +103,9 @@ pub(super) fn unpublish(
 ) -> Result<proto::NodeUnpublishVolumeResponse, UnpublishError> {
     let id = fields::volume_id(&request.volume_id)?;
     fields::path("target_path", &request.target_path)?;
-    let id = here.find(id)?.record.id;
+    let volume = here.find(id)?;
+    let id = volume.record.id.clone();
     let target = fields::absolute("target_path", &request.target_path)?;
-    let _turn = here.pools.in_flight().begin(&id)?;
-    let volume = here.find(id.as_str())?;
     let observe = |source| UnpublishError::Observe {
         id: id.clone(),
         source,

@@ -11,7 +11,6 @@ use tonic::Code;
 use super::Here;
 use super::observe::{ObserveError, Shown, Use};
 use crate::local::fields::{self, FieldError};
-use crate::local::in_flight::Busy;
 use crate::local::pool::StoreError;
 use crate::local::pools::FindError;
 use crate::local::volume::VolumeId;
@@ -25,9 +24,6 @@ pub enum UnstageError {
     /// The volume is unknown or damaged.
     #[error(transparent)]
     Find(#[from] FindError),
-    /// Another call is at it.
-    #[error(transparent)]
-    Busy(#[from] Busy),
     /// It is published.
     #[error("volume {id} is published at {}; unpublish it first", at.display())]
     Published {
@@ -71,11 +67,11 @@ impl CsiError for UnstageError {
     fn code(&self) -> Code {
         match self {
             Self::Field(_) => Code::InvalidArgument,
-            Self::Find(FindError::Unknown { .. }) => Code::NotFound,
-            Self::Find(FindError::Broken { .. }) => Code::DataLoss,
-            Self::Busy(_) => Code::Aborted,
+            Self::Find(source) => source.code(),
             Self::Published { .. } => Code::FailedPrecondition,
-            Self::Observe { .. } | Self::Unmount { .. } | Self::Store { .. } => Code::Internal,
+            Self::Observe { source, .. } => source.code(),
+            Self::Store { source, .. } => source.code(),
+            Self::Unmount { .. } => Code::Internal,
         }
     }
 }
@@ -87,10 +83,9 @@ pub(super) fn unstage(
     let done = proto::NodeUnstageVolumeResponse {};
     let id = fields::volume_id(&request.volume_id)?;
     fields::path("staging_target_path", &request.staging_target_path)?;
-    let id = here.find(id)?.record.id;
+    let volume = here.find(id)?;
+    let id = volume.record.id.clone();
     let path = fields::absolute("staging_target_path", &request.staging_target_path)?;
-    let _turn = here.pools.in_flight().begin(&id)?;
-    let volume = here.find(id.as_str())?;
     let observe = |source| UnstageError::Observe {
         id: id.clone(),
         source,

@@ -1,19 +1,9 @@
-use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
-use crate::local::volume::Content;
 
 fn record(name: &str) -> VolumeRecord {
-    VolumeRecord {
-        id: VolumeId::of_name(name),
-        name: name.to_owned(),
-        serial: 1,
-        capacity_bytes: 64 << 20,
-        parameters: BTreeMap::new(),
-        content: Content::Blank,
-        publications: BTreeMap::new(),
-    }
+    VolumeRecord::blank(name, 1, 64 << 20)
 }
 
 #[test]
@@ -76,7 +66,7 @@ fn a_failed_format_leaves_the_old_image_and_nothing_else() {
         ..record("a")
     };
     pool.create(&record).unwrap();
-    let error = pool.format(&record, FsKind::Xfs).unwrap_err();
+    let error = pool.format(&record, FsKind::Xfs, &[]).unwrap_err();
     assert!(matches!(error, FormatError::Make(_)), "{error}");
     let names = fs::read_dir(dir.path().join("volumes").join(record.id.as_str())).unwrap();
     assert_eq!(names.count(), 2);

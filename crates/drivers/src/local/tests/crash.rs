@@ -80,7 +80,7 @@ async fn a_mkfs_cut_short_is_done_again() {
     let id = bed.volume("data", 64 * MIB).await;
     // Killed after the image was replaced and before the record said so, and the image is torn.
     let image = volume_directory(&bed, &id).join(format!("{id}.img"));
-    orlop_host::filesystem::make(FsKind::Ext4, &image).unwrap();
+    orlop_host::filesystem::make(FsKind::Ext4, &image, &[]).unwrap();
     let torn = fs::OpenOptions::new().write(true).open(&image).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&torn, &[0xff; 65536], 8192).unwrap();
     bed.restart();

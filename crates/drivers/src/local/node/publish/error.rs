@@ -9,7 +9,6 @@ use tonic::Code;
 
 use crate::local::capability::{CapabilityError, OptionRefused};
 use crate::local::fields::FieldError;
-use crate::local::in_flight::Busy;
 use crate::local::node::ObserveError;
 use crate::local::pool::StoreError;
 use crate::local::pools::FindError;
@@ -42,9 +41,6 @@ pub enum PublishError {
         #[source]
         source: OptionRefused,
     },
-    /// Another call is at it.
-    #[error(transparent)]
-    Busy(#[from] Busy),
     /// It is not staged there.
     #[error("volume {id} is not staged at that path; call NodeStageVolume first")]
     NotStaged {
@@ -121,25 +117,22 @@ impl CsiError for PublishError {
     fn code(&self) -> Code {
         match self {
             Self::Field(_) | Self::Capability { .. } | Self::Option { .. } => Code::InvalidArgument,
-            Self::Find(FindError::Unknown { .. }) => Code::NotFound,
-            Self::Find(FindError::Broken { .. }) => Code::DataLoss,
-            Self::Busy(_) => Code::Aborted,
+            Self::Find(source) => source.code(),
             Self::NotStaged { .. }
             | Self::OtherForm { .. }
             | Self::SecondTarget { .. }
             | Self::Occupied { .. } => Code::FailedPrecondition,
             Self::Differs { .. } => Code::AlreadyExists,
             Self::Attach {
-                source: AttachError::Contended { .. } | AttachError::NoneLeft(_),
-                ..
-            }
-            | Self::Store {
-                source: StoreError::Full(_),
+                source:
+                    AttachError::Contended { .. }
+                    | AttachError::NoneLeft(_)
+                    | AttachError::OpenDevice { .. },
                 ..
             } => Code::ResourceExhausted,
-            Self::Observe { .. } | Self::Store { .. } | Self::Attach { .. } | Self::Bind { .. } => {
-                Code::Internal
-            }
+            Self::Observe { source, .. } => source.code(),
+            Self::Store { source, .. } => source.code(),
+            Self::Attach { .. } | Self::Bind { .. } => Code::Internal,
         }
     }
 }

@@ -12,8 +12,8 @@ use tonic::Code;
 
 use crate::local::capability::{CapabilityError, OptionRefused};
 use crate::local::fields::FieldError;
-use crate::local::in_flight::Busy;
 use crate::local::node::ObserveError;
+use crate::local::parameters::ParameterError;
 use crate::local::pool::{FormatError, StoreError};
 use crate::local::pools::FindError;
 use crate::local::volume::VolumeId;
@@ -45,9 +45,6 @@ pub enum StageError {
         #[source]
         source: OptionRefused,
     },
-    /// Another call is at it.
-    #[error(transparent)]
-    Busy(#[from] Busy),
     /// It is staged there in another way.
     #[error("volume {id} is already staged there in another way; unstage it first")]
     Differs {
@@ -110,6 +107,15 @@ pub enum StageError {
         #[source]
         source: io::Error,
     },
+    /// Its class' options are for another file system.
+    #[error("volume {id} cannot be formatted as its class says")]
+    Mkfs {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: ParameterError,
+    },
     /// Formatting failed.
     #[error("could not give volume {id} a file system")]
     Format {
@@ -166,38 +172,39 @@ pub enum StageError {
     },
 }
 
+/// What a damaged file system makes the kernel say: `EUCLEAN`, `EBADMSG`.
+const DAMAGE: [i32; 2] = [117, 74];
+
 impl CsiError for StageError {
     fn code(&self) -> Code {
         match self {
-            Self::Field(_) | Self::Capability { .. } | Self::Option { .. } => Code::InvalidArgument,
-            Self::Find(FindError::Unknown { .. }) => Code::NotFound,
-            Self::Find(FindError::Broken { .. }) | Self::Corrupt { .. } => Code::DataLoss,
-            Self::Busy(_) => Code::Aborted,
+            Self::Field(_) | Self::Capability { .. } | Self::Option { .. } | Self::Mkfs { .. } => {
+                Code::InvalidArgument
+            }
+            Self::Find(source) => source.code(),
+            Self::Corrupt { .. } | Self::Repair { .. } => Code::DataLoss,
             Self::Differs { .. } => Code::AlreadyExists,
             Self::Elsewhere { .. }
             | Self::Occupied { .. }
             | Self::Holds { .. }
             | Self::TooSmall { .. } => Code::FailedPrecondition,
-            Self::Format {
-                source: FormatError::Store(StoreError::Full(_)),
-                ..
-            }
-            | Self::Store {
-                source: StoreError::Full(_),
-                ..
-            }
-            | Self::Attach {
-                source: AttachError::Contended { .. } | AttachError::NoneLeft(_),
+            Self::Format { source, .. } => source.code(),
+            Self::Observe { source, .. } => source.code(),
+            Self::Store { source, .. } => source.code(),
+            Self::Attach {
+                source:
+                    AttachError::Contended { .. }
+                    | AttachError::NoneLeft(_)
+                    | AttachError::OpenDevice { .. },
                 ..
             } => Code::ResourceExhausted,
-            Self::Observe { .. }
-            | Self::Probe { .. }
-            | Self::Format { .. }
-            | Self::Store { .. }
-            | Self::Attach { .. }
-            | Self::Repair { .. }
-            | Self::Place { .. }
-            | Self::Mount { .. } => Code::Internal,
+            Self::Mount {
+                source: MountError::Open { source, .. },
+                ..
+            } if source.raw_os_error().is_some_and(|it| DAMAGE.contains(&it)) => Code::DataLoss,
+            Self::Probe { .. } | Self::Attach { .. } | Self::Place { .. } | Self::Mount { .. } => {
+                Code::Internal
+            }
         }
     }
 }

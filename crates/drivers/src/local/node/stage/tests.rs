@@ -4,20 +4,16 @@ use orlop_csi::server::CsiError;
 use tonic::Code;
 
 use super::*;
-use crate::local::volume::{NodeName, VolumeRecord};
+use crate::local::tests::home;
+use crate::local::volume::VolumeRecord;
 
 fn volume(content: Content, capacity_bytes: u64) -> Volume {
     let record = VolumeRecord {
-        id: VolumeId::of_name("a"),
-        name: "a".to_owned(),
-        serial: 1,
-        capacity_bytes,
-        parameters: BTreeMap::new(),
         content,
-        publications: BTreeMap::new(),
+        ..VolumeRecord::blank("a", 1, capacity_bytes)
     };
     Volume {
-        node: NodeName::from("n"),
+        home: home("n"),
         record,
     }
 }

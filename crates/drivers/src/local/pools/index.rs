@@ -1,0 +1,130 @@
+//! What is known of all volumes, without a look at the disk.
+//!
+//! Pure: a mirror of the records, and the sums that follow from them.
+
+use std::collections::BTreeMap;
+
+use super::Volume;
+use crate::local::home::Home;
+use crate::local::pool::Found;
+use crate::local::room::{Allocation, Promised};
+use crate::local::volume::VolumeId;
+
+/// All volumes of all pools.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    volumes: BTreeMap<VolumeId, Entry>,
+    order: BTreeMap<u64, VolumeId>,
+    last_serial: u64,
+    promised: BTreeMap<Home, Promised>,
+}
+
+/// A volume, as far as it can be read.
+#[derive(Debug)]
+pub(super) enum Entry {
+    /// All of it.
+    Sound(Volume),
+    /// Only that it is there, and how much its image may take.
+    Broken { home: Home, image_bytes: u64 },
+}
+
+impl Index {
+    pub(super) fn get(&self, id: &VolumeId) -> Option<&Entry> {
+        self.volumes.get(id)
+    }
+
+    pub(super) fn learn_all(&mut self, home: &Home, found: Vec<Found>) {
+        for found in found {
+            match found {
+                Found::Sound(record) => self.learn(Volume {
+                    home: home.clone(),
+                    record,
+                }),
+                Found::Broken { id, image_bytes } => {
+                    self.promise(home, Allocation::Thin, image_bytes);
+                    let home = home.clone();
+                    self.volumes.insert(id, Entry::Broken { home, image_bytes });
+                }
+            }
+        }
+    }
+
+    pub(super) fn learn(&mut self, volume: Volume) {
+        let record = &volume.record;
+        self.promise(&volume.home, record.allocation, record.capacity_bytes);
+        self.last_serial = self.last_serial.max(record.serial);
+        self.order.insert(record.serial, record.id.clone());
+        self.volumes.insert(record.id.clone(), Entry::Sound(volume));
+    }
+
+    pub(super) fn forget(&mut self, id: &VolumeId) {
+        match self.volumes.remove(id) {
+            Some(Entry::Sound(Volume { home, record })) => {
+                self.order.remove(&record.serial);
+                self.unpromise(&home, record.allocation, record.capacity_bytes);
+            }
+            Some(Entry::Broken { home, image_bytes }) => {
+                self.unpromise(&home, Allocation::Thin, image_bytes);
+            }
+            None => {}
+        }
+    }
+
+    pub(super) fn forget_home(&mut self, home: &Home) {
+        let there: Vec<_> = self
+            .volumes
+            .iter()
+            .filter(|(_, entry)| match entry {
+                Entry::Sound(volume) => volume.home == *home,
+                Entry::Broken { home: at, .. } => at == home,
+            })
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in there {
+            self.forget(&id);
+        }
+    }
+
+    pub(super) fn promise(&mut self, home: &Home, allocation: Allocation, bytes: u64) {
+        let promised = self.promised.entry(home.clone()).or_default();
+        promised.add(allocation, bytes);
+    }
+
+    pub(super) fn unpromise(&mut self, home: &Home, allocation: Allocation, bytes: u64) {
+        if let Some(promised) = self.promised.get_mut(home) {
+            promised.take(allocation, bytes);
+        }
+    }
+
+    pub(super) fn promised(&self, home: &Home) -> Promised {
+        self.promised.get(home).copied().unwrap_or_default()
+    }
+
+    pub(super) fn next_serial(&mut self) -> u64 {
+        self.last_serial += 1;
+        self.last_serial
+    }
+
+    /// The volumes whose records can be read.
+    pub(super) fn sound(&self) -> impl Iterator<Item = &Volume> {
+        self.volumes.values().filter_map(|entry| match entry {
+            Entry::Sound(volume) => Some(volume),
+            Entry::Broken { .. } => None,
+        })
+    }
+
+    /// Those in one pool.
+    pub(super) fn sound_at<'a>(&'a self, home: &'a Home) -> impl Iterator<Item = &'a Volume> {
+        self.sound().filter(move |volume| volume.home == *home)
+    }
+
+    /// Those after a place in the order of creation, in that order.
+    pub(super) fn after(&self, serial: u64) -> impl Iterator<Item = &Volume> {
+        self.order
+            .range(serial.saturating_add(1)..)
+            .filter_map(|(_, id)| match self.volumes.get(id) {
+                Some(Entry::Sound(volume)) => Some(volume),
+                Some(Entry::Broken { .. }) | None => None,
+            })
+    }
+}
