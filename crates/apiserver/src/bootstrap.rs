@@ -1,28 +1,44 @@
-//! What every cluster has from its first moment: its namespaces.
+//! What every cluster has from its first moment: its namespaces and its default roles.
 
-use serde_json::json;
+use futures::future::try_join_all;
+use serde_json::{Value, json};
 
+use crate::access;
 use crate::kinds;
 use crate::refusal::Refusal;
 use crate::registry::{Registry, WriteOptions};
 use crate::schema::FieldValidation;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Creates what is missing.
+/// Creates what is missing, all at once so that it is made durable at once.
 pub(crate) async fn write(registry: &Registry) -> Result<(), Refusal> {
-    let kind = kinds::find("", "v1", "namespaces").ok_or_else(Refusal::no_such_path)?;
+    let namespaces = NAMESPACES.map(|name| json!({ "metadata": { "name": name } }));
+    let namespaces = namespaces
+        .into_iter()
+        .map(|object| ("", "namespaces", object));
+    let roles = access::default_roles();
+    let roles = roles
+        .into_iter()
+        .map(|(plural, object)| (RBAC, plural, object));
+    let objects = namespaces.chain(roles);
+    try_join_all(objects.map(|object| create(registry, object))).await?;
+    Ok(())
+}
+
+async fn create(
+    registry: &Registry,
+    (group, plural, object): (&str, &str, Value),
+) -> Result<(), Refusal> {
+    let kind = kinds::find(group, "v1", plural).ok_or_else(Refusal::no_such_path)?;
     let options = WriteOptions {
         dry_run: false,
         validation: FieldValidation::Ignore,
         manager: "orlop".to_owned(),
     };
-    for name in NAMESPACES {
-        let namespace = json!({ "metadata": { "name": name } });
-        match registry.create(kind, "", namespace, &options).await {
-            Err(refusal) if refusal.reason != "AlreadyExists" => return Err(refusal),
-            _ => {}
-        }
+    match registry.create(kind, "", object, &options).await {
+        Err(refusal) if refusal.reason != "AlreadyExists" => Err(refusal),
+        _ => Ok(()),
     }
-    Ok(())
 }

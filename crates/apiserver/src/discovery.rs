@@ -287,7 +287,14 @@ mod tests {
             .collect();
         assert_eq!(
             names,
-            ["coordination.k8s.io", "events.k8s.io", "storage.k8s.io"]
+            [
+                "authentication.k8s.io",
+                "authorization.k8s.io",
+                "coordination.k8s.io",
+                "events.k8s.io",
+                "rbac.authorization.k8s.io",
+                "storage.k8s.io"
+            ]
         );
         let core = body("/api", KUBECTL_ACCEPT);
         let resources = core["items"][0]["versions"][0]["resources"]

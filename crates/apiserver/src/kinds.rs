@@ -54,6 +54,11 @@ impl KindInfo {
         group_version(self.group, self.version)
     }
 
+    /// Whether there are objects of it, or it is only a question.
+    pub fn is_stored(&self) -> bool {
+        self.verbs.contains(&"get")
+    }
+
     /// `plural` or `plural.group`, as error messages name the resource.
     pub fn resource(&self) -> String {
         if self.group.is_empty() {
@@ -135,6 +140,22 @@ const STORAGE: KindInfo = KindInfo {
     group: "storage.k8s.io",
     namespaced: false,
     ..PLAIN
+};
+
+const RBAC: KindInfo = KindInfo {
+    group: "rbac.authorization.k8s.io",
+    ..PLAIN
+};
+/// Questions: asked by creating them, and never kept.
+const AUTHENTICATION: KindInfo = KindInfo {
+    group: "authentication.k8s.io",
+    namespaced: false,
+    verbs: &["create"],
+    ..PLAIN
+};
+const AUTHORIZATION: KindInfo = KindInfo {
+    group: "authorization.k8s.io",
+    ..AUTHENTICATION
 };
 
 static KINDS: &[KindInfo] = &[
@@ -255,6 +276,13 @@ static KINDS: &[KindInfo] = &[
         singular: "serviceaccount",
         short_names: &["sa"],
         list_kind: "ServiceAccountList",
+        subresources: &[Subresource {
+            name: "token",
+            group: "authentication.k8s.io",
+            version: "v1",
+            kind: "TokenRequest",
+            verbs: &["create"],
+        }],
         ..PLAIN
     },
     KindInfo {
@@ -266,6 +294,49 @@ static KINDS: &[KindInfo] = &[
         list_kind: "ServiceList",
         categories: &["all"],
         ..PLAIN
+    },
+    KindInfo {
+        kind: "SelfSubjectReview",
+        plural: "selfsubjectreviews",
+        singular: "selfsubjectreview",
+        list_kind: "SelfSubjectReviewList",
+        ..AUTHENTICATION
+    },
+    KindInfo {
+        kind: "TokenReview",
+        plural: "tokenreviews",
+        singular: "tokenreview",
+        list_kind: "TokenReviewList",
+        ..AUTHENTICATION
+    },
+    KindInfo {
+        kind: "LocalSubjectAccessReview",
+        plural: "localsubjectaccessreviews",
+        singular: "localsubjectaccessreview",
+        list_kind: "LocalSubjectAccessReviewList",
+        namespaced: true,
+        ..AUTHORIZATION
+    },
+    KindInfo {
+        kind: "SelfSubjectAccessReview",
+        plural: "selfsubjectaccessreviews",
+        singular: "selfsubjectaccessreview",
+        list_kind: "SelfSubjectAccessReviewList",
+        ..AUTHORIZATION
+    },
+    KindInfo {
+        kind: "SelfSubjectRulesReview",
+        plural: "selfsubjectrulesreviews",
+        singular: "selfsubjectrulesreview",
+        list_kind: "SelfSubjectRulesReviewList",
+        ..AUTHORIZATION
+    },
+    KindInfo {
+        kind: "SubjectAccessReview",
+        plural: "subjectaccessreviews",
+        singular: "subjectaccessreview",
+        list_kind: "SubjectAccessReviewList",
+        ..AUTHORIZATION
     },
     KindInfo {
         group: "coordination.k8s.io",
@@ -283,6 +354,36 @@ static KINDS: &[KindInfo] = &[
         short_names: &["ev"],
         list_kind: "EventList",
         ..PLAIN
+    },
+    KindInfo {
+        kind: "ClusterRoleBinding",
+        plural: "clusterrolebindings",
+        singular: "clusterrolebinding",
+        list_kind: "ClusterRoleBindingList",
+        namespaced: false,
+        ..RBAC
+    },
+    KindInfo {
+        kind: "ClusterRole",
+        plural: "clusterroles",
+        singular: "clusterrole",
+        list_kind: "ClusterRoleList",
+        namespaced: false,
+        ..RBAC
+    },
+    KindInfo {
+        kind: "RoleBinding",
+        plural: "rolebindings",
+        singular: "rolebinding",
+        list_kind: "RoleBindingList",
+        ..RBAC
+    },
+    KindInfo {
+        kind: "Role",
+        plural: "roles",
+        singular: "role",
+        list_kind: "RoleList",
+        ..RBAC
     },
     KindInfo {
         kind: "CSIDriver",
@@ -351,7 +452,15 @@ mod tests {
         let groups: Vec<_> = group_versions().map(|(group, _)| group).collect();
         assert_eq!(
             groups,
-            ["", "coordination.k8s.io", "events.k8s.io", "storage.k8s.io"]
+            [
+                "",
+                "authentication.k8s.io",
+                "authorization.k8s.io",
+                "coordination.k8s.io",
+                "events.k8s.io",
+                "rbac.authorization.k8s.io",
+                "storage.k8s.io",
+            ]
         );
     }
 

@@ -8,12 +8,14 @@
 //! | [`store`] | the objects, their revisions, durability, the recent past |
 //! | `watch` | what a watcher sees of the past |
 //! | [`registry`] | what may happen to an object of any kind |
+//! | `access` | who asks, and what they may do |
 //! | `admission` | the rules of single kinds |
 //! | `collector` | what goes because something else went |
 //! | [`pki`], `serve` | the cluster's authority, HTTPS |
 //! | [`http`](mod@crate::http) | the words of the protocol |
 //! | [`patch`], [`table`], [`selector`], [`discovery`], [`openapi`], [`kinds`] | pure parts of the protocol |
 
+mod access;
 mod admission;
 mod bootstrap;
 mod collector;
@@ -37,7 +39,10 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
+pub use access::{Signer, TokenKeyError, User};
+
 pub use crate::http::{ApiService, LogError, LogRequest, LogSource, LogStream};
+use access::Caller;
 pub use pki::{Pki, PkiError, Tls};
 use registry::Registry;
 pub use registry::{Clock, Entropy};
@@ -54,6 +59,8 @@ pub struct Config {
     pub clock: Clock,
     /// Where uids and generated names come from.
     pub entropy: Entropy,
+    /// Signs the tokens of service accounts; none for a key that is gone with the process.
+    pub signer: Option<Signer>,
 }
 
 impl Config {
@@ -64,6 +71,7 @@ impl Config {
             logs: None,
             clock: Clock::default(),
             entropy: Entropy::default(),
+            signer: None,
         }
     }
 }
@@ -77,6 +85,9 @@ pub enum StartError {
     /// The objects that every cluster has can't be written.
     #[error("could not write the objects that every cluster has")]
     Bootstrap(#[source] refusal::Refusal),
+    /// Tokens can't be signed.
+    #[error("could not set up the signing of tokens")]
+    Tokens(#[source] TokenKeyError),
 }
 
 /// A running API server.
@@ -95,6 +106,7 @@ impl ApiServer {
             logs,
             clock,
             entropy,
+            signer,
         } = config;
         let store = match &storage {
             // No thread may be involved: the simulation runs on one.
@@ -112,7 +124,9 @@ impl ApiServer {
         bootstrap::write(&registry)
             .await
             .map_err(StartError::Bootstrap)?;
-        let service = ApiService::new(registry.clone(), logs);
+        let signer = signer.map_or_else(Signer::ephemeral, Ok);
+        let signer = Arc::new(signer.map_err(StartError::Tokens)?);
+        let service = ApiService::new(registry.clone(), logs, signer);
         let collector = tokio::spawn(collector::run(registry.clone()));
         Ok(Self {
             registry,
@@ -124,6 +138,11 @@ impl ApiServer {
     /// The API as a tower service for this process: `kube::Client::new(server.service(), "default")`.
     pub fn service(&self) -> ApiService {
         self.service.clone()
+    }
+
+    /// The API as a user sees it, for parts of this process that are to be held to their roles.
+    pub fn service_as(&self, user: User) -> ApiService {
+        self.service.clone().called_by(Caller::Known(user))
     }
 
     /// Serves HTTPS on this listener until `shutdown` resolves. Several may run at once.

@@ -268,7 +268,7 @@ fn valid_for(params: &mut CertificateParams, now: Timestamp, years: i16) {
 }
 
 /// Replaces a file as a whole, readable by its owner only and durable.
-fn write_private(path: &Path, contents: &[u8]) -> io::Result<()> {
+pub(crate) fn write_private(path: &Path, contents: &[u8]) -> io::Result<()> {
     let fresh = path.with_extension("new");
     // What a crash left behind may have another mode.
     match fs::remove_file(&fresh) {

@@ -8,6 +8,7 @@ use std::fmt;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use crate::access::{Act, User};
 use crate::kinds::KindInfo;
 use crate::store::WriteError;
 
@@ -92,6 +93,60 @@ impl Refusal {
     pub fn forbidden(kind: &KindInfo, name: &str, why: impl fmt::Display) -> Self {
         let message = format!("{} \"{name}\" is forbidden: {why}", kind.resource());
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(kind, name)
+    }
+
+    /// No role allows it.
+    pub(crate) fn not_allowed(user: &User, act: &Act<'_>) -> Self {
+        let who = format!("User {:?} cannot", user.name);
+        let (message, details) = match *act {
+            Act::Resource {
+                verb,
+                group,
+                resource,
+                namespace,
+                name,
+            } => {
+                let plural = resource.split('/').next().unwrap_or(resource);
+                let title = match (group, name) {
+                    ("", "") => plural.to_owned(),
+                    (group, "") => format!("{plural}.{group}"),
+                    ("", name) => format!("{plural} {name:?}"),
+                    (group, name) => format!("{plural}.{group} {name:?}"),
+                };
+                let place = match namespace {
+                    "" => "at the cluster scope".to_owned(),
+                    namespace => format!("in the namespace {namespace:?}"),
+                };
+                let message = format!(
+                    "{title} is forbidden: {who} {verb} resource {resource:?} in API group \
+                     {group:?} {place}"
+                );
+                let mut details = json!({ "kind": plural });
+                for (field, value) in [("name", name), ("group", group)] {
+                    if !value.is_empty() {
+                        details[field] = value.into();
+                    }
+                }
+                (message, details)
+            }
+            Act::Path { verb, path } => {
+                (format!("forbidden: {who} {verb} path {path:?}"), json!({}))
+            }
+        };
+        let mut refusal = Self::new(StatusCode::FORBIDDEN, "Forbidden", message);
+        refusal.details = details;
+        refusal
+    }
+
+    /// Fields of a body that is no object of its own are wrong.
+    pub(crate) fn invalid_named(subject: &str, errors: &[FieldError]) -> Self {
+        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let message = format!("{subject} \"\" is invalid: {}", texts.join(", "));
+        let causes: Vec<Value> = errors.iter().map(FieldError::cause).collect();
+        let mut refusal = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
+        let (kind, group) = subject.split_once('.').unwrap_or((subject, ""));
+        refusal.details = json!({ "kind": kind, "group": group, "causes": causes });
+        refusal
     }
 
     /// Fields are wrong.

@@ -1,13 +1,13 @@
 //! The API over HTTPS.
 //!
 //! It owns connections: TLS, HTTP/1.1 and HTTP/2, who the client is, and an end that
-//! doesn't wait for watchers. It must never pass a request on from a client that the
-//! cluster's authority doesn't know, except to tell that the server is alive.
+//! doesn't wait for watchers. It must never let a request pass for
+//! somebody's whose certificate the cluster's authority didn't sign.
 
 use std::future::Future;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -18,12 +18,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service as _;
 
-use crate::http::{ApiService, refuse};
+use crate::access::{self, Caller};
+use crate::http::ApiService;
 use crate::pki::Tls;
-use crate::refusal::Refusal;
 
-/// What a client may ask without saying who it is.
-const OPEN: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
 /// How long a client may take to say hello, or to send its headers.
 const GREETING: Duration = Duration::from_secs(10);
 const HEADERS: Duration = Duration::from_secs(32);
@@ -92,21 +90,10 @@ async fn connection(
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
     // The handshake has checked that the authority signed it.
-    let known = stream
-        .get_ref()
-        .1
-        .peer_certificates()
-        .is_some_and(|chain| !chain.is_empty());
-    let service = service_fn(move |request: Request<Incoming>| {
-        let mut service = service.clone();
-        async move {
-            if known || OPEN.contains(&request.uri().path()) {
-                service.call(request).await
-            } else {
-                Ok::<Response<_>, _>(refuse(&Refusal::unauthorized()))
-            }
-        }
-    });
+    let chain = stream.get_ref().1.peer_certificates();
+    let user = chain.and_then(|chain| access::subject(chain.first()?));
+    let service = service.called_by(user.map_or(Caller::Unknown, Caller::Known));
+    let service = service_fn(move |request: Request<Incoming>| service.clone().call(request));
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()

@@ -26,6 +26,9 @@ pub(crate) fn defaults(kind: &KindInfo, object: &mut Value) {
         }
         ("storage.k8s.io", "CSIDriver") => driver(section(object, "spec")),
         ("", "Secret") => secret(object),
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
+            super::roles::set_groups(object);
+        }
         ("", "Namespace") => {
             let name = object["metadata"]["name"].clone();
             let labels = metadata(object)

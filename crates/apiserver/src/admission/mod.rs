@@ -9,6 +9,7 @@ mod defaults;
 mod metadata;
 mod namespaces;
 mod pods;
+mod roles;
 mod storage;
 mod volumes;
 
@@ -23,6 +24,8 @@ use crate::store::State;
 pub(crate) use defaults::defaults;
 pub(crate) use namespaces::{admit_delete, refusal as namespace_refusal};
 pub(crate) use pods::qos_class;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Changes a new object as the cluster's policy says, or refuses it.
 pub(crate) fn admit_create(
@@ -99,6 +102,9 @@ pub(crate) fn validate_update(
         ("storage.k8s.io", "VolumeAttachment", Part::Main) => {
             errors.extend(storage::validate_attachment_change(before, after));
         }
+        (RBAC, "RoleBinding" | "ClusterRoleBinding", _) => {
+            errors.extend(roles::validate_binding_change(before, after));
+        }
         ("", "ConfigMap" | "Secret", _) => {
             errors.extend(metadata::validate_frozen_data(before, after));
         }
@@ -116,6 +122,8 @@ fn validate(kind: &KindInfo, object: &Value) -> Vec<FieldError> {
         ("storage.k8s.io", "VolumeAttachment") => storage::validate_attachment(object),
         ("storage.k8s.io", "CSINode") => storage::validate_node(object),
         ("storage.k8s.io", "CSIStorageCapacity") => storage::validate_capacity(object),
+        (RBAC, "Role" | "ClusterRole") => roles::validate_rules(object, kind.namespaced),
+        (RBAC, _) => roles::validate_binding(object, kind.namespaced),
         _ => Vec::new(),
     }
 }

@@ -4,6 +4,7 @@
 //! It owns the words of the protocol (paths, parameters, media types, status codes); what
 //! may happen to objects is [`crate::registry`]'s to say.
 
+mod gate;
 mod logs;
 mod metrics;
 mod negotiate;
@@ -30,9 +31,12 @@ use serde_json::json;
 
 pub use logs::{LogError, LogRequest, LogSource, LogStream};
 
+pub(crate) use self::route::decode as decode_segment;
+
 use self::query::Query;
 use self::route::Route;
 use self::writes::Writing;
+use crate::access::{Caller, Index, Signer, User};
 use crate::discovery;
 use crate::openapi;
 use crate::refusal::Refusal;
@@ -43,10 +47,12 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// The longest body that is read.
 const BODY_LIMIT: usize = 3 << 20;
 
-/// The API as a tower service; clones share it. Whoever holds it may do everything.
+/// The API as a tower service; clones share it. It speaks for one caller: whoever holds the
+/// one that [`crate::ApiServer::service`] returns may do everything.
 #[derive(Clone)]
 pub struct ApiService {
     api: Api,
+    caller: Caller,
 }
 
 /// What all requests need.
@@ -55,17 +61,32 @@ pub(crate) struct Api {
     pub(crate) registry: Registry,
     pub(crate) logs: Option<Arc<dyn LogSource>>,
     pub(crate) metrics: Arc<metrics::Metrics>,
+    signer: Arc<Signer>,
+    index: Index,
 }
 
 impl ApiService {
-    pub(crate) fn new(registry: Registry, logs: Option<Arc<dyn LogSource>>) -> Self {
+    pub(crate) fn new(
+        registry: Registry,
+        logs: Option<Arc<dyn LogSource>>,
+        signer: Arc<Signer>,
+    ) -> Self {
         Self {
             api: Api {
                 registry,
                 logs,
                 metrics: Arc::default(),
+                signer,
+                index: Index::default(),
             },
+            caller: Caller::Known(User::master("system:apiserver")),
         }
+    }
+
+    /// The same API for another caller.
+    pub(crate) fn called_by(mut self, caller: Caller) -> Self {
+        self.caller = caller;
+        self
     }
 }
 
@@ -89,22 +110,23 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let api = self.api.clone();
-        Box::pin(async move { Ok(api.answer(request).await) })
+        let Self { api, caller } = self.clone();
+        Box::pin(async move { Ok(api.answer(request, &caller).await) })
     }
 }
 
 impl Api {
-    async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    async fn answer<B>(&self, request: Request<B>, caller: &Caller) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
         let route = Route::parse(parts.uri.path());
-        let answer = match &route {
-            Some(route) => self.resource(&parts, route, body).await,
-            None => self.document(&parts),
+        let answer = match (self.admitted(&parts, route.as_ref(), caller), &route) {
+            (Err(refusal), _) => Err(refusal),
+            (Ok(user), Some(route)) => self.resource(&parts, route, &user, body).await,
+            (Ok(_), None) => self.document(&parts),
         };
         let response = answer.unwrap_or_else(|refusal| reply::refusal(&refusal));
         self.metrics
@@ -116,6 +138,7 @@ impl Api {
         &self,
         parts: &Parts,
         route: &Route,
+        user: &User,
         body: B,
     ) -> Result<Response<Body>, Refusal>
     where
@@ -133,6 +156,7 @@ impl Api {
             query: &query,
             form,
             headers: &parts.headers,
+            user,
             body: &body,
         };
         match parts.method {
@@ -235,11 +259,6 @@ impl Api {
 
 fn large_json(parts: &Parts, value: &serde_json::Value) -> Response<Body> {
     reply::large(&parts.headers, reply::JSON, value.to_string().into_bytes())
-}
-
-/// The answer to a request that isn't passed on.
-pub(crate) fn refuse(refusal: &Refusal) -> Response<Body> {
-    reply::refusal(refusal)
 }
 
 /// All `Accept` headers as one.

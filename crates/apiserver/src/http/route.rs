@@ -72,7 +72,7 @@ fn serves(kind: &KindInfo, subresource: &str) -> bool {
 }
 
 /// Undoes percent-encoding; none if it isn't UTF-8.
-fn decode(segment: &str) -> Option<String> {
+pub(crate) fn decode(segment: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(segment.len());
     let mut rest = segment.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {

@@ -10,6 +10,7 @@ use super::protobuf::{self, DecodeError};
 use super::query::Query;
 use super::route::Route;
 use super::{Api, reply};
+use crate::access::User;
 use crate::admission;
 use crate::kinds::KindInfo;
 use crate::refusal::Refusal;
@@ -28,6 +29,7 @@ pub(super) struct Writing<'r> {
     pub(super) query: &'r Query,
     pub(super) form: Form,
     pub(super) headers: &'r HeaderMap,
+    pub(super) user: &'r User,
     pub(super) body: &'r [u8],
 }
 
@@ -130,8 +132,19 @@ impl Api {
             (None, _) if route.kind.namespaced && route.namespace.is_empty() => {
                 Err(Refusal::method_not_allowed())
             }
+            (None, _) if !route.kind.is_stored() => {
+                let answer = self.gate().review(
+                    route.kind,
+                    &route.namespace,
+                    writing.user,
+                    writing.object()?,
+                )?;
+                Ok(reply::value(StatusCode::CREATED, &answer))
+            }
             (None, _) => {
                 let object = writing.object()?;
+                self.gate()
+                    .escalates(writing.user, &writing.target(""), &object)?;
                 let created = self
                     .registry
                     .create(route.kind, &route.namespace, object, &options)
@@ -147,6 +160,11 @@ impl Api {
                     StatusCode::CREATED,
                     &success(StatusCode::CREATED),
                 ))
+            }
+            (Some(account), Some("token")) => {
+                let request = writing.object()?;
+                let token = self.gate().token(&writing.target(account), request)?;
+                Ok(reply::value(StatusCode::CREATED, &token))
             }
             (Some(pod), Some("eviction")) => {
                 let eviction = writing.object()?;
@@ -170,6 +188,7 @@ impl Api {
         let part = writing.part()?;
         let object = writing.object()?;
         let target = writing.target(name);
+        self.gate().escalates(writing.user, &target, &object)?;
         let written = self
             .registry
             .replace(&target, part, object, &writing.options())
@@ -199,6 +218,12 @@ impl Api {
                     ));
                 }
                 let applied = (writing.parse()?, writing.query.force);
+                if self.gate().must_watch(writing.user, &target) {
+                    let dry = options.clone().dry();
+                    let tried = self.registry.apply(&target, part, applied.clone(), &dry);
+                    let outcome = tried.await?.object().value();
+                    self.gate().escalates(writing.user, &target, &outcome)?;
+                }
                 let written = self
                     .registry
                     .apply(&target, part, applied, &options)
@@ -208,6 +233,12 @@ impl Api {
             _ => return Err(Refusal::unsupported_media_type(PATCH_TYPES)),
         };
         let patch = writing.parse()?;
+        if self.gate().must_watch(writing.user, &target) {
+            let dry = options.clone().dry();
+            let tried = self.registry.patch(&target, part, (format, &patch), &dry);
+            let outcome = tried.await?.object().value();
+            self.gate().escalates(writing.user, &target, &outcome)?;
+        }
         let written = self
             .registry
             .patch(&target, part, (format, &patch), &options)

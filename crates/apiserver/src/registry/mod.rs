@@ -154,6 +154,15 @@ pub struct WriteOptions {
     pub validation: FieldValidation,
 }
 
+impl WriteOptions {
+    /// The same write, stored nowhere.
+    #[must_use]
+    pub fn dry(mut self) -> Self {
+        self.dry_run = true;
+        self
+    }
+}
+
 /// What a write to an object led to.
 #[derive(Debug, Clone)]
 pub enum Written {

@@ -5,14 +5,21 @@ use crate::kinds::KindInfo;
 /// A format of names with the text that explains it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NameFormat {
-    dots: bool,
+    letters: Letters,
     longest: usize,
     explanation: &'static str,
 }
 
+#[derive(Debug, PartialEq, Eq)]
+enum Letters {
+    Label,
+    Subdomain,
+    Segment,
+}
+
 /// Lowercase letters, digits, `-` and `.`: the names of most objects.
 pub static DNS_SUBDOMAIN: NameFormat = NameFormat {
-    dots: true,
+    letters: Letters::Subdomain,
     longest: 253,
     explanation: "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
         characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
@@ -22,7 +29,7 @@ pub static DNS_SUBDOMAIN: NameFormat = NameFormat {
 
 /// Lowercase letters, digits and `-`: the names of namespaces, containers and volumes.
 pub static DNS_LABEL: NameFormat = NameFormat {
-    dots: false,
+    letters: Letters::Label,
     longest: 63,
     explanation: "a lowercase RFC 1123 label must consist of lower case alphanumeric \
         characters or '-', and must start and end with an alphanumeric character (e.g. \
@@ -30,11 +37,19 @@ pub static DNS_LABEL: NameFormat = NameFormat {
         '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
 };
 
+/// Whatever can stand between two slashes of a path: the names of roles and bindings.
+static PATH_SEGMENT: NameFormat = NameFormat {
+    letters: Letters::Segment,
+    longest: 253,
+    explanation: "may not be '.' or '..', and may not contain '/' or '%'",
+};
+
 impl NameFormat {
     /// The format of a kind's names.
     pub fn of(kind: &KindInfo) -> &'static Self {
-        match kind.kind {
-            "Namespace" | "Service" => &DNS_LABEL,
+        match (kind.group, kind.kind) {
+            ("", "Namespace" | "Service") => &DNS_LABEL,
+            ("rbac.authorization.k8s.io", _) => &PATH_SEGMENT,
             _ => &DNS_SUBDOMAIN,
         }
     }
@@ -51,10 +66,12 @@ impl NameFormat {
                 && bytes.first().copied().is_some_and(inner)
                 && bytes.last().copied().is_some_and(inner)
         };
-        let good = if self.dots {
-            name.split('.').all(label)
-        } else {
-            label(name)
+        let good = match self.letters {
+            Letters::Label => label(name),
+            Letters::Subdomain => name.split('.').all(label),
+            Letters::Segment => {
+                !matches!(name, "" | "." | "..") && !name.contains(['/', '%', '\0'])
+            }
         };
         (!good).then(|| self.explanation.to_owned())
     }
@@ -92,6 +109,10 @@ mod tests {
             "", "A", "-a", "a-", "a..b", "a_b", "a/b", ".", "..", "a\0b", "a.-b",
         ] {
             assert!(DNS_SUBDOMAIN.fault(bad).is_some(), "{bad:?}");
+        }
+        assert_eq!(PATH_SEGMENT.fault("system:basic-user"), None);
+        for bad in ["", ".", "..", "a/b", "a%2fb"] {
+            assert!(PATH_SEGMENT.fault(bad).is_some(), "{bad:?}");
         }
         assert!(DNS_LABEL.fault("a.b").is_some());
         assert!(DNS_LABEL.fault(&"a".repeat(64)).is_some());

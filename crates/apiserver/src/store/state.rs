@@ -206,6 +206,12 @@ impl State {
         }))
     }
 
+    /// The revision of the last change to a resource that this process has seen.
+    pub fn changed_at(&self, resource: &str) -> u64 {
+        let resource = self.resources.get(resource);
+        resource.map_or(0, |resource| *resource.changed.borrow())
+    }
+
     /// Tells when a resource changes; the value is the revision of its last change.
     pub(super) fn changes(&mut self, resource: &str) -> watch::Receiver<u64> {
         self.resource(resource).changed.subscribe()

@@ -4,6 +4,7 @@
 //! out columns with a priority unless `-o wide` is given. Columns and cells are
 //! those of the original, letter by letter: people's eyes and scripts know them.
 
+mod access;
 mod age;
 mod cluster;
 mod pods;
@@ -148,6 +149,8 @@ fn printer(kind: &KindInfo) -> Printer {
         "Service" => plain(cluster::SERVICE, cluster::service),
         "Endpoints" => plain(cluster::ENDPOINTS, cluster::endpoints),
         "Lease" => plain(cluster::LEASE, cluster::lease),
+        "Role" | "ClusterRole" => plain(access::ROLE, access::role),
+        "RoleBinding" | "ClusterRoleBinding" => plain(access::BINDING, access::binding),
         _ => plain(&[NAME, AGE], |object, now| {
             vec![name(object), age::of(object, now)]
         }),

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, future::join_all};
-use orlop_apiserver::{ApiServer, Config, LogRequest, LogSource, Pki, Storage};
+use orlop_apiserver::{ApiServer, Config, LogRequest, LogSource, Pki, Signer, Storage};
 use orlop_csi::{
     Driver,
     client::socket_path,
@@ -101,6 +101,7 @@ impl System {
         let logs = Arc::new(Logs { roots });
         let mut config = Config::new(Storage::Disk(layout.store()));
         config.logs = Some(logs.clone());
+        config.signer = Some(signer(&layout)?);
         let server = ApiServer::open(config).await.with_context(|| {
             format!(
                 "the API server could not start on {}",
@@ -278,7 +279,9 @@ pub(crate) async fn apiserver(
         stop: CancellationToken::new(),
         tasks: TaskTracker::new(),
     };
-    let server = ApiServer::open(Config::new(Storage::Disk(layout.store()))).await?;
+    let mut config = Config::new(Storage::Disk(layout.store()));
+    config.signer = Some(signer(&layout)?);
+    let server = ApiServer::open(config).await?;
     serve_https(&server, listener, &layout, &sockets)?;
     tell("API server", &format!("https://{address}"));
     tell("kubeconfig", &layout.kubeconfig().display().to_string());
@@ -289,6 +292,11 @@ pub(crate) async fn apiserver(
     sockets.tasks.wait().await;
     server.shutdown().await;
     Ok(())
+}
+
+/// The key of service accounts' tokens, which outlives a restart as its pods do.
+fn signer(layout: &Layout) -> Result<Signer> {
+    Signer::open(&layout.pki()).context("the key that signs tokens could not be made or read")
 }
 
 fn serve_https(
