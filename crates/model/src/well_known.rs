@@ -30,6 +30,9 @@ pub const DELETION_SECRET_NAMESPACE: &str =
     "volume.kubernetes.io/provisioner-deletion-secret-namespace";
 /// Node: a JSON map from driver name to CSI node id.
 pub const CSI_NODE_ID: &str = "csi.volume.kubernetes.io/nodeid";
+/// Node: attaching is left to the control plane; attach-detach passes by a node without it.
+pub const CONTROLLER_MANAGED_ATTACH: &str =
+    "volumes.kubernetes.io/controller-managed-attach-detach";
 /// VolumeAttachment: the CSI node id at the time of attaching, for detaching when the node is gone.
 pub const ATTACHMENT_NODE_ID: &str = "csi.alpha.kubernetes.io/node-id";
 /// Volume attribute: who provisioned, for the driver's information.

@@ -96,9 +96,11 @@ impl Identity {
     async fn register(&self) -> Result<(), ApiError> {
         let key = Key::cluster(&self.name);
         let node = match self.cluster.get::<Node>(&key).await? {
-            Some(node) => self.relabel(node).await?,
+            Some(node) => self.remark(node).await?,
             None => {
-                let body = json!({"metadata": {"name": self.name, "labels": self.own_labels()}});
+                let body = json!({"metadata": {
+                    "name": self.name, "labels": self.own_labels(), "annotations": own_annotations(),
+                }});
                 match self.cluster.create_json::<Node>(&body).await {
                     Err(error) if !error.is_already_exists() => return Err(error),
                     _ => {}
@@ -128,15 +130,18 @@ impl Identity {
         Ok(())
     }
 
-    async fn relabel(&self, node: Node) -> Result<Node, ApiError> {
-        let labels = self.own_labels();
-        let labelled = labels
-            .iter()
-            .all(|(key, value)| node.metadata.labels.get(key) == Some(value));
-        if labelled {
+    async fn remark(&self, node: Node) -> Result<Node, ApiError> {
+        let (labels, annotations) = (self.own_labels(), own_annotations());
+        let all_in = |ours: &BTreeMap<String, String>, theirs: &BTreeMap<String, String>| {
+            ours.iter()
+                .all(|(key, value)| theirs.get(key) == Some(value))
+        };
+        let meta = &node.metadata;
+        if all_in(&labels, &meta.labels) && all_in(&annotations, &meta.annotations) {
             return Ok(node);
         }
-        let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
+        let patch =
+            Patch::Merge(json!({"metadata": {"labels": labels, "annotations": annotations}}));
         self.cluster
             .patch::<Node>(&Key::cluster(&self.name), &patch)
             .await
@@ -251,4 +256,10 @@ fn read(path: &str) -> String {
         .unwrap_or_default()
         .trim()
         .to_owned()
+}
+
+/// kube-controller-manager attaches nothing to a node without it.
+fn own_annotations() -> BTreeMap<String, String> {
+    let name = well_known::CONTROLLER_MANAGED_ATTACH.to_owned();
+    BTreeMap::from([(name, "true".to_owned())])
 }

@@ -102,6 +102,8 @@ async fn a_driver_that_registers_is_written_on_the_node() {
         .until::<Node>(&key, |node| node.is_some_and(Node::is_ready))
         .await
         .expect("a node");
+    let managed = orlop_model::well_known::CONTROLLER_MANAGED_ATTACH;
+    assert_eq!(node.metadata.annotation(managed), Some("true"));
     for topology in &csi.spec.drivers[0].topology_keys {
         assert_eq!(
             node.metadata.labels.get(topology).map(String::as_str),
