@@ -16,6 +16,7 @@ mod answer;
 mod bench;
 mod case;
 mod cases;
+mod data;
 mod folder;
 mod ledger;
 mod make;

@@ -37,6 +37,9 @@ pub(crate) enum Command {
     /// Run a CSI driver.
     #[command(subcommand)]
     Driver(Driver),
+    /// Judge any CSI driver by the specification. Exits with 0 if it conforms, 1 if not, 2 if that
+    /// could not be found out.
+    Conformance(Box<crate::conformance::Conformance>),
     /// Run the control plane's storage controllers against a cluster.
     Control(Control),
     /// Run the sidecars (provisioner, attacher) beside a CSI driver, against a cluster.

@@ -3,6 +3,7 @@
 mod bench;
 mod cli;
 mod cluster;
+mod conformance;
 mod controllers;
 mod demo;
 mod down;
@@ -25,6 +26,14 @@ fn main() -> ExitCode {
     if let Command::ContainerShim { state_dir } = &cli.command {
         return orlop_host::sandbox::shim_main(state_dir);
     }
+    // It has exit codes of its own.
+    let cli = match cli {
+        Cli {
+            command: Command::Conformance(args),
+            ..
+        } => return conformance::main(*args),
+        other => other,
+    };
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -63,6 +72,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
             Command::Scheduler(args) => cluster::scheduler(args).await,
             Command::Node(args) => cluster::node(args).await,
             Command::NodeRegistrar(args) => cluster::node_registrar(args).await,
+            Command::Conformance(_) => unreachable!("handled before"),
             Command::ContainerShim { .. } => unreachable!("handled before there are threads"),
         }
     })

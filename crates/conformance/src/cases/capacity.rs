@@ -1,0 +1,424 @@
+//! Sizes: what is asked for, what is given, what is left.
+
+use orlop_csi::client::ControllerCapability as Can;
+use orlop_csi::proto;
+use proto::CapacityRange;
+use tonic::Code;
+
+use super::CREATE;
+use crate::case::{Case, Need, Trouble, ensure};
+use crate::make::{at_least, exactly};
+use crate::spec;
+
+fn range(required_bytes: i64, limit_bytes: i64) -> CapacityRange {
+    CapacityRange {
+        required_bytes,
+        limit_bytes,
+    }
+}
+
+/// A range that the driver must meet or refuse with `OUT_OF_RANGE`.
+fn met(
+    id: &'static str,
+    title: &'static str,
+    make: impl Fn(i64) -> CapacityRange + Send + Sync + 'static,
+) -> Case {
+    Case::must(
+        format!("capacity.{id}"),
+        spec::CREATE_VOLUME,
+        title,
+        &[CREATE],
+        move |t| {
+            let range = make(t.size());
+            async move {
+                let request = proto::CreateVolumeRequest {
+                    capacity_range: Some(range),
+                    ..t.create_request("v")
+                };
+                let reply = t
+                    .call(request)
+                    .await
+                    .ok_or_any(&[Code::OutOfRange], "the size is a usual one")?;
+                let Some(volume) = reply.and_then(|reply| reply.volume) else {
+                    return Ok(()); // the driver doesn't make this size, and says so
+                };
+                let given = volume.capacity_bytes;
+                ensure!(
+                    given == 0 || given >= range.required_bytes,
+                    "required_bytes is {}, but the volume has {given}",
+                    range.required_bytes
+                );
+                ensure!(
+                    given == 0 || range.limit_bytes == 0 || given <= range.limit_bytes,
+                    "limit_bytes is {}, but the volume has {given}",
+                    range.limit_bytes
+                );
+                Ok(())
+            }
+        },
+    )
+}
+
+/// A range that makes no sense.
+fn refused(
+    id: &'static str,
+    title: &'static str,
+    make: impl Fn(i64) -> CapacityRange + Send + Sync + 'static,
+) -> Case {
+    Case::must(
+        format!("capacity.{id}"),
+        spec::CREATE_VOLUME,
+        title,
+        &[CREATE],
+        move |t| {
+            let range = make(t.size());
+            async move {
+                let request = proto::CreateVolumeRequest {
+                    capacity_range: Some(range),
+                    ..t.create_request("v")
+                };
+                t.call(request).await.refused_with_any(
+                    &[Code::InvalidArgument, Code::OutOfRange],
+                    "no volume fits this range",
+                )
+            }
+        },
+    )
+}
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = vec![
+        met(
+            "required_alone",
+            "a volume has at least required_bytes",
+            at_least,
+        ),
+        met(
+            "exact",
+            "required_bytes and limit_bytes alike give exactly that size",
+            exactly,
+        ),
+        met("limit_alone", "a volume has at most limit_bytes", |size| {
+            range(0, size * 2)
+        }),
+        met("range", "a volume's size lies in the range", |size| {
+            range(size, size * 2)
+        }),
+        met(
+            "odd_size",
+            "a size that is no multiple of a block is rounded up",
+            |size| range(size + 1, 0),
+        ),
+        met(
+            "odd_size_with_limit",
+            "rounding up keeps to the limit",
+            |size| range(size + 1, size * 2),
+        ),
+        met(
+            "odd_exact",
+            "an odd exact size is met or refused, never missed",
+            |size| exactly(size + 1),
+        ),
+        refused(
+            "limit_below_required",
+            "limit_bytes below required_bytes is refused",
+            |size| range(size * 2, size),
+        ),
+        refused(
+            "negative_required",
+            "a negative required_bytes is refused",
+            |_| range(-1, 0),
+        ),
+        refused(
+            "negative_limit",
+            "a negative limit_bytes is refused",
+            |_| range(0, -1),
+        ),
+        refused(
+            "least_required",
+            "the least of all numbers is refused",
+            |_| range(i64::MIN, 0),
+        ),
+    ];
+    cases.extend(rest());
+    cases.extend(room());
+    cases
+}
+
+fn rest() -> Vec<Case> {
+    vec![
+        Case::must(
+            "capacity.is_told",
+            spec::CREATE_VOLUME,
+            "a volume of a size that was asked for tells its capacity_bytes",
+            &[CREATE],
+            |t| async move {
+                let volume = t.volume("v").await?;
+                if volume.capacity_bytes == 0 {
+                    t.warn("capacity_bytes is 0, which means unknown: users then see no size");
+                }
+                Ok(())
+            },
+        ),
+        Case::must(
+            "capacity.more_than_there_is",
+            spec::CREATE_VOLUME,
+            "a volume of 2^62 bytes is refused with OUT_OF_RANGE or RESOURCE_EXHAUSTED",
+            &[CREATE],
+            |t| async move {
+                let request = proto::CreateVolumeRequest {
+                    capacity_range: Some(at_least(1 << 62)),
+                    ..t.create_request("v")
+                };
+                t.call(request).await.refused_with_any(
+                    &[Code::OutOfRange, Code::ResourceExhausted],
+                    "no storage is that large",
+                )
+            },
+        ),
+        Case::must(
+            "capacity.largest_number",
+            spec::CREATE_VOLUME,
+            "a volume of 2^63-1 bytes is refused, not overflown",
+            &[CREATE],
+            |t| async move {
+                let request = proto::CreateVolumeRequest {
+                    capacity_range: Some(at_least(i64::MAX)),
+                    ..t.create_request("v")
+                };
+                t.call(request).await.refused_with_any(
+                    &[Code::OutOfRange, Code::ResourceExhausted],
+                    "no storage is that large",
+                )
+            },
+        ),
+        Case::must(
+            "capacity.refusal_leaves_nothing",
+            spec::CREATE_VOLUME,
+            "a name whose volume was refused for its size is free",
+            &[CREATE],
+            |t| async move {
+                let request = t.create_request("v");
+                let huge = proto::CreateVolumeRequest {
+                    capacity_range: Some(at_least(1 << 62)),
+                    ..request.clone()
+                };
+                let answer = t.call(huge).await;
+                if answer.is_ok() {
+                    return Err(Trouble::Skip(
+                        "the driver makes volumes of 2^62 bytes".into(),
+                    ));
+                }
+                t.create(request).await.map(drop)
+            },
+        ),
+        Case::should(
+            "capacity.empty_range",
+            spec::CREATE_VOLUME,
+            "a range without any bound is refused with INVALID_ARGUMENT, or taken for none",
+            &[CREATE],
+            |t| async move {
+                let request = proto::CreateVolumeRequest {
+                    capacity_range: Some(range(0, 0)),
+                    ..t.create_request("v")
+                };
+                t.call(request)
+                    .await
+                    .ok_or_any(&[Code::InvalidArgument], "at least one bound must be set")
+                    .map(drop)
+            },
+        ),
+        Case::must(
+            "capacity.is_seen_at_the_path",
+            spec::CREATE_VOLUME,
+            "the volume's file system or device has about the size that was promised",
+            &[CREATE],
+            |t| async move {
+                let (placed, target) = t.published("v").await?;
+                let seen = crate::data::size_at(&target).await?;
+                let promised = placed.volume.capacity_bytes.max(t.size());
+                // A file system keeps some for itself.
+                let least = promised / 10 * 7;
+                ensure!(
+                    seen >= least,
+                    "{promised} bytes were promised, but only {seen} are seen at the target path"
+                );
+                if !t.bench().settings.block && seen > promised.saturating_mul(2) {
+                    t.warn(format!("{seen} bytes are seen at the target path of a volume of {promised}: the size is not enforced"));
+                }
+                Ok(())
+            },
+        ),
+    ]
+}
+
+/// `GetCapacity`.
+fn room() -> Vec<Case> {
+    let needs = [Need::Controller(Can::GetCapacity)];
+    let with_volumes = [Need::Controller(Can::GetCapacity), CREATE];
+    vec![
+        Case::must(
+            "capacity.get_works",
+            spec::GET_CAPACITY,
+            "GetCapacity needs no arguments",
+            &needs,
+            |t| async move {
+                let reply = t.call(proto::GetCapacityRequest::default()).await.ok()?;
+                ensure!(
+                    reply.available_capacity >= 0,
+                    "available_capacity is {}",
+                    reply.available_capacity
+                );
+                Ok(())
+            },
+        ),
+        Case::must(
+            "capacity.get_takes_arguments",
+            spec::GET_CAPACITY,
+            "GetCapacity takes capabilities, parameters and topology",
+            &needs,
+            |t| async move {
+                let request = proto::GetCapacityRequest {
+                    volume_capabilities: vec![t.capability()],
+                    parameters: t.bench().settings.parameters.clone(),
+                    accessible_topology: t.bench().topology.clone(),
+                };
+                let reply = t.call(request).await.ok()?;
+                ensure!(
+                    reply.available_capacity >= 0,
+                    "available_capacity is {}",
+                    reply.available_capacity
+                );
+                Ok(())
+            },
+        ),
+        Case::must(
+            "capacity.get_bounds_are_sane",
+            spec::GET_CAPACITY,
+            "maximum_volume_size and minimum_volume_size are not negative and in order",
+            &needs,
+            |t| async move {
+                let reply = t.call(proto::GetCapacityRequest::default()).await.ok()?;
+                let (most, least) = (reply.maximum_volume_size, reply.minimum_volume_size);
+                ensure!(most.unwrap_or(0) >= 0, "maximum_volume_size is {most:?}");
+                ensure!(least.unwrap_or(0) >= 0, "minimum_volume_size is {least:?}");
+                if let (Some(most), Some(least)) = (most, least) {
+                    ensure!(
+                        least <= most,
+                        "minimum_volume_size {least} is over maximum_volume_size {most}"
+                    );
+                }
+                Ok(())
+            },
+        ),
+        Case::must(
+            "capacity.get_maximum_is_kept",
+            spec::GET_CAPACITY,
+            "a volume over maximum_volume_size is refused",
+            &with_volumes,
+            |t| async move {
+                let reply = t
+                    .call(proto::GetCapacityRequest {
+                        parameters: t.bench().settings.parameters.clone(),
+                        ..Default::default()
+                    })
+                    .await
+                    .ok()?;
+                let Some(most) = reply
+                    .maximum_volume_size
+                    .filter(|most| *most > 0 && *most < i64::MAX / 4)
+                else {
+                    return Err(Trouble::Skip(
+                        "the driver tells no maximum_volume_size".into(),
+                    ));
+                };
+                let request = proto::CreateVolumeRequest {
+                    capacity_range: Some(at_least(most * 2)),
+                    ..t.create_request("v")
+                };
+                t.call(request).await.refused_with_any(
+                    &[Code::OutOfRange, Code::ResourceExhausted],
+                    "it is twice the maximum_volume_size that GetCapacity tells",
+                )
+            },
+        ),
+        Case::must(
+            "capacity.get_does_not_grow_by_creating",
+            spec::GET_CAPACITY,
+            "a new volume doesn't raise what is available",
+            &with_volumes,
+            |t| async move {
+                let ask = || proto::GetCapacityRequest {
+                    parameters: t.bench().settings.parameters.clone(),
+                    ..Default::default()
+                };
+                let before = t.call(ask()).await.ok()?.available_capacity;
+                t.volume("v").await?;
+                let after = t.call(ask()).await.ok()?.available_capacity;
+                // Somebody else may free space meanwhile; a whole volume's worth is no coincidence.
+                ensure!(
+                    after <= before.saturating_add(t.size() / 2),
+                    "{before} bytes were available before a volume was made, {after} after"
+                );
+                Ok(())
+            },
+        ),
+        Case::must(
+            "capacity.get_comes_back_by_deleting",
+            spec::GET_CAPACITY,
+            "what a volume took is available again once it is deleted",
+            &with_volumes,
+            |t| async move {
+                let ask = || proto::GetCapacityRequest {
+                    parameters: t.bench().settings.parameters.clone(),
+                    ..Default::default()
+                };
+                let before = t.call(ask()).await.ok()?.available_capacity;
+                let volume = t.volume("v").await?;
+                t.call(t.delete_request(&volume.volume_id)).await.ok()?;
+                let mut after = 0;
+                for _ in 0..20 {
+                    after = t.call(ask()).await.ok()?.available_capacity;
+                    if after >= before.saturating_sub(t.size() / 2) {
+                        return Ok(());
+                    }
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                }
+                t.warn(format!("{before} bytes were available before a volume was made and deleted, {after} after"));
+                Ok(())
+            },
+        ),
+        Case::must(
+            "capacity.get_of_nowhere",
+            spec::GET_CAPACITY,
+            "a place that the driver doesn't know has no capacity",
+            &[
+                Need::Controller(Can::GetCapacity),
+                Need::Plugin(orlop_csi::client::PluginService::VolumeAccessibilityConstraints),
+            ],
+            |t| async move {
+                let Some(mut nowhere) = t.bench().topology.clone() else {
+                    return Err(Trouble::Skip("the node tells no topology".into()));
+                };
+                nowhere
+                    .segments
+                    .values_mut()
+                    .for_each(|value| *value = "orlop-conformance-nowhere".into());
+                let request = proto::GetCapacityRequest {
+                    accessible_topology: Some(nowhere),
+                    ..Default::default()
+                };
+                let reply = t.call(request).await.ok_or_any(
+                    &[Code::InvalidArgument, Code::NotFound],
+                    "the place doesn't exist",
+                )?;
+                let told = reply.map_or(0, |reply| reply.available_capacity);
+                ensure!(
+                    told == 0,
+                    "{told} bytes are said to be available at a place that doesn't exist"
+                );
+                Ok(())
+            },
+        ),
+    ]
+}

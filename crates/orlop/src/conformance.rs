@@ -1,0 +1,218 @@
+//! `orlop conformance`: judges any CSI driver.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use orlop_conformance::{
+    Event, Pattern, Report, Restart, Settings, Suite, Verdict, report, settings,
+};
+use orlop_csi::Driver;
+use orlop_csi::client::socket_path;
+use tokio_util::sync::CancellationToken;
+
+/// The driver does not conform.
+const DOES_NOT_CONFORM: u8 = 1;
+/// It could not be found out.
+const COULD_NOT_RUN: u8 = 2;
+
+/// `orlop conformance`.
+#[derive(Debug, Args)]
+pub(crate) struct Conformance {
+    /// The driver's socket; the node's, if the controller has its own.
+    #[arg(long, value_name = "unix://SOCKET", required_unless_present = "list")]
+    endpoint: Option<String>,
+    /// The controller's socket, if it has its own.
+    #[arg(long, value_name = "unix://SOCKET")]
+    controller_endpoint: Option<String>,
+    /// Run only cases with this in their name; `*` and `?` make it a glob. May be repeated.
+    #[arg(long, value_name = "PATTERN")]
+    focus: Vec<String>,
+    /// Leave out cases with this in their name. May be repeated.
+    #[arg(long, value_name = "PATTERN")]
+    skip: Vec<String>,
+    /// List the cases and run none.
+    #[arg(long)]
+    list: bool,
+    /// Print the failures and the verdict alone.
+    #[arg(long, short)]
+    quiet: bool,
+    /// Write a JUnit report.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Write a web page.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write a JSON report.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// CreateVolume's parameters: a file of `key: value` lines or JSON.
+    #[arg(long, value_name = "FILE")]
+    parameters: Option<PathBuf>,
+    /// CreateSnapshot's parameters.
+    #[arg(long, value_name = "FILE")]
+    snapshot_parameters: Option<PathBuf>,
+    /// Mutable parameters that the driver takes.
+    #[arg(long, value_name = "FILE")]
+    mutable_parameters: Option<PathBuf>,
+    /// Secrets by call, in csi-sanity's form: `CreateVolumeSecret:` and indented lines.
+    #[arg(long, value_name = "FILE")]
+    secrets: Option<PathBuf>,
+    /// The file system to ask for; by default it is the driver's choice.
+    #[arg(long, value_name = "TYPE", default_value = "")]
+    fs_type: String,
+    /// Make test volumes raw block ones, for a driver without file systems.
+    #[arg(long)]
+    block: bool,
+    /// The size of test volumes in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30, value_parser = clap::value_parser!(i64).range(1..=1 << 50))]
+    test_volume_size: i64,
+    /// Where staging paths are made; must be a place that the driver sees under the same name.
+    #[arg(long, value_name = "DIR")]
+    staging_dir: Option<PathBuf>,
+    /// Where target paths are made; must be a place that the driver sees under the same name.
+    #[arg(long, value_name = "DIR")]
+    target_dir: Option<PathBuf>,
+    /// How long a call may take, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+    /// A command that kills the driver and starts it again, for the cases about crashes.
+    #[arg(long, value_name = "COMMAND")]
+    restart_command: Option<String>,
+    /// The driver's log, to be searched for secrets.
+    #[arg(long, value_name = "FILE")]
+    driver_log: Option<PathBuf>,
+    /// A second node id that ControllerPublishVolume knows.
+    #[arg(long, value_name = "ID")]
+    other_node_id: Option<String>,
+}
+
+pub(crate) fn main(args: Conformance) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let outcome = runtime
+        .context("could not start")
+        .and_then(|runtime| runtime.block_on(run(args)));
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(DOES_NOT_CONFORM),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(COULD_NOT_RUN)
+        }
+    }
+}
+
+/// Whether the driver conforms.
+async fn run(args: Conformance) -> Result<bool> {
+    let patterns = |texts: &[String]| texts.iter().map(Pattern::new).collect::<Vec<_>>();
+    let suite = Suite::new().select(&patterns(&args.focus), &patterns(&args.skip));
+    anyhow::ensure!(
+        !suite.cases().is_empty(),
+        "--focus and --skip leave no case; see --list"
+    );
+    if args.list {
+        return list(&suite);
+    }
+    let settings = settings(&args)?;
+    let stop = CancellationToken::new();
+    let on_signal = stop.clone();
+    let signals = tokio::spawn(async move {
+        crate::up::terminated().await;
+        eprintln!("stopping: cleaning up after the case that runs");
+        on_signal.cancel();
+    });
+    let quiet = args.quiet;
+    let outcome = suite.run(settings, &stop, |event| match event {
+        Event::Ended(case) if !quiet => println!("{}", report::line(case)),
+        Event::Ended(_) | Event::Begins(_) => {}
+    });
+    let report = outcome.await;
+    signals.abort();
+    let report = report?;
+    write(&args, &report)?;
+    print!("{}", report::summary(&report));
+    anyhow::ensure!(!report.stopped, "stopped before the end");
+    let judged = |verdict: &Verdict| !matches!(verdict, Verdict::Skipped(_));
+    anyhow::ensure!(
+        report.cases.iter().any(|case| judged(&case.verdict)),
+        "every case was skipped: nothing is known about the driver"
+    );
+    Ok(report.conforms())
+}
+
+fn list(suite: &Suite) -> Result<bool> {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    for case in suite.cases() {
+        let needs: Vec<_> = case.needs.iter().map(ToString::to_string).collect();
+        let needs = match needs.as_slice() {
+            [] => String::new(),
+            needs => format!(" (needs {})", needs.join(", ")),
+        };
+        let line = writeln!(out, "{:<50} {} [{}]{needs}", case.id, case.title, case.spec);
+        if line.is_err() {
+            break; // whoever read it has seen enough
+        }
+    }
+    Ok(true)
+}
+
+fn settings(args: &Conformance) -> Result<Settings> {
+    let endpoint = args.endpoint.as_deref().context("--endpoint is missing")?;
+    let node = Driver::connect(endpoint)?;
+    let controller = match args.controller_endpoint.as_deref() {
+        Some(endpoint) => Driver::connect(endpoint)?,
+        None => node.clone(),
+    };
+    let map = |path: &Option<PathBuf>| match path {
+        Some(path) => settings::read_parameters(path),
+        None => Ok(Default::default()),
+    };
+    let timeout = Duration::from_secs(args.timeout);
+    let mut made = Settings::new(node, std::env::temp_dir());
+    made.controller = controller;
+    made.socket = Some(socket_path(endpoint)?);
+    made.parameters = map(&args.parameters)?;
+    made.snapshot_parameters = map(&args.snapshot_parameters)?;
+    made.mutable_parameters = map(&args.mutable_parameters)?;
+    if let Some(path) = &args.secrets {
+        made.secrets = settings::read_secrets(path)?;
+    }
+    made.fs_type.clone_from(&args.fs_type);
+    made.block = args.block;
+    made.volume_size = args.test_volume_size;
+    if let Some(path) = &args.staging_dir {
+        made.staging_folder.clone_from(path);
+    }
+    if let Some(path) = &args.target_dir {
+        made.target_folder.clone_from(path);
+    }
+    made.timeout = timeout;
+    let restart = args.restart_command.clone();
+    made.restart = restart.map(|line| Restart::command(line, timeout));
+    if let Some(path) = &args.driver_log {
+        std::fs::metadata(path)
+            .with_context(|| format!("--driver-log {} can't be read", path.display()))?;
+    }
+    made.driver_log.clone_from(&args.driver_log);
+    made.other_node_id.clone_from(&args.other_node_id);
+    Ok(made)
+}
+
+fn write(args: &Conformance, made: &Report) -> Result<()> {
+    let save = |path: &Option<PathBuf>, text: &dyn Fn() -> String| match path {
+        Some(path) => save(path, &text()),
+        None => Ok(()),
+    };
+    save(&args.junit, &|| report::junit(made))?;
+    save(&args.html, &|| report::html(made))?;
+    save(&args.json, &|| made.json())
+}
+
+fn save(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("could not write {}", path.display()))
+}
