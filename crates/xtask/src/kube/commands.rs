@@ -1,0 +1,503 @@
+//! `cargo xtask kube …`.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    process::{ExitCode, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Subcommand;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout},
+};
+
+use super::{
+    binaries, cleanup, component, folder::Folder, init, keeper, logs, namespaces, supervisor,
+};
+use crate::scenarios;
+
+/// How long a cluster may take to go.
+const END: Duration = Duration::from_secs(40);
+
+/// What to do with the test cluster.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Build Kubernetes and its friends into the cache, where they aren't yet.
+    Build,
+    /// Run scenarios on a cluster of their own.
+    Test {
+        /// Which ones; all without a name.
+        names: Vec<String>,
+        /// Say which ones there are, and run none.
+        #[arg(long)]
+        list: bool,
+        /// Leave the cluster running afterwards, for `enter`, `logs` and `down`.
+        #[arg(long)]
+        keep: bool,
+        /// How many run at once.
+        #[arg(long, default_value_t = 3)]
+        jobs: usize,
+    },
+    /// Start a cluster and leave it running.
+    Up,
+    /// End the running clusters, and remove what failed ones left to look at.
+    Down,
+    /// Run a command, or a shell, inside the running cluster.
+    Enter {
+        /// The command.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
+    /// Say which clusters there are.
+    Status,
+    /// Print a component's log, or the ends of all.
+    Logs {
+        /// The component.
+        component: Option<String>,
+    },
+    /// Hold a cluster; started by `up` and `test`.
+    #[command(hide = true)]
+    Keep {
+        /// What the cluster is for.
+        purpose: String,
+        /// What runs in it.
+        binaries: Vec<PathBuf>,
+    },
+    /// Be the first process inside; started by `keep`.
+    #[command(hide = true)]
+    Init {
+        /// The namespaces it must not be in.
+        #[arg(long)]
+        outside: String,
+        /// The cluster's folder.
+        folder: PathBuf,
+    },
+    /// Start the components; started by `init`.
+    #[command(hide = true)]
+    Supervise {
+        /// The cluster's folder.
+        folder: PathBuf,
+    },
+    /// Run scenarios inside; started by `test`.
+    #[command(hide = true)]
+    Scenarios {
+        /// How many run at once.
+        #[arg(long)]
+        jobs: usize,
+        /// The cluster's folder.
+        folder: PathBuf,
+        /// Which scenarios.
+        names: Vec<String>,
+    },
+}
+
+/// Runs one command.
+pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    if let Command::Init { outside, folder } = command {
+        return init::run(&Folder::at(folder), &outside);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let code = runtime.block_on(async {
+        match command {
+            Command::Build => build_all().map(|_| ExitCode::SUCCESS),
+            Command::Test {
+                names,
+                list,
+                keep,
+                jobs,
+            } => {
+                let chosen = scenarios::choose(&names)?;
+                if list {
+                    for scenario in chosen {
+                        println!("{:<14}{}", scenario.name, scenario.law);
+                    }
+                    return Ok(ExitCode::SUCCESS);
+                }
+                test(&names, keep, jobs).await
+            }
+            Command::Up => up().await,
+            Command::Down => down().await,
+            Command::Enter { command } => enter(&command),
+            Command::Status => status(),
+            Command::Logs { component } => print_logs(component.as_deref()),
+            Command::Keep { purpose, binaries } => keeper::run(&purpose, &binaries).await,
+            Command::Supervise { folder } => supervisor::run(&Folder::at(folder)).await,
+            Command::Scenarios {
+                jobs,
+                folder,
+                names,
+            } => scenarios::run(&Folder::at(folder), &names, jobs).await,
+            Command::Init { .. } => bail!("handled above"),
+        }
+    });
+    // A read of standard input can't be cancelled, and must not hold up the end.
+    runtime.shutdown_background();
+    code
+}
+
+/// What a machine must have, or why the tier can't run on it.
+enum Fitness {
+    Fit { go: PathBuf },
+    Skip(String),
+}
+
+fn fitness() -> Result<Fitness> {
+    let Some(go) = binaries::go() else {
+        return Ok(Fitness::Skip(
+            "Go is not installed, and Kubernetes is built from its Go modules".to_owned(),
+        ));
+    };
+    if !rustix::process::geteuid().is_root() {
+        return Ok(Fitness::Skip(
+            "only root can make the cluster's namespaces and mounts".to_owned(),
+        ));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let missing: BTreeSet<&str> = [
+        "containerd",
+        "ctr",
+        "runc",
+        "unshare",
+        "nsenter",
+        "ip",
+        "losetup",
+        "busybox",
+    ]
+    .into_iter()
+    .filter(|name| {
+        !std::env::split_paths(&path)
+            .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")])
+            .any(|folder| folder.join(name).is_file())
+    })
+    .collect();
+    if !missing.is_empty() {
+        let missing = Vec::from_iter(missing).join(", ");
+        bail!("not installed: {missing}; scripts/setup-kube installs them from Debian");
+    }
+    Ok(Fitness::Fit { go })
+}
+
+fn build_all() -> Result<Option<Vec<PathBuf>>> {
+    match fitness()? {
+        Fitness::Fit { go } => binaries::build(&go).map(Some),
+        Fitness::Skip(why) => {
+            println!("SKIPPED: the real-Kubernetes tier: {why}");
+            Ok(None)
+        }
+    }
+}
+
+/// Builds our own binary in the profile that this one was built in; answers with its path.
+fn build_orlop() -> Result<PathBuf> {
+    let this = std::env::current_exe()?;
+    let profile = this.parent().context("this program lies in no folder")?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = std::process::Command::new(cargo);
+    command.args(["build", "--quiet", "--package", "orlop"]);
+    command
+        .arg("--manifest-path")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml"));
+    if profile.ends_with("release") {
+        command.arg("--release");
+    }
+    if !command.status().context("could not run cargo")?.success() {
+        bail!("orlop does not build");
+    }
+    Ok(profile.join("orlop"))
+}
+
+/// A cluster that goes when this does.
+struct Cluster {
+    folder: Folder,
+    keeper: Child,
+    pipe: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Cluster {
+    async fn start(purpose: &str, mut binaries: Vec<PathBuf>) -> Result<Self> {
+        cleanup::sweep()?;
+        binaries.push(build_orlop()?);
+        let mut keeper = tokio::process::Command::new(std::env::current_exe()?)
+            .args(["kube", "keep", purpose])
+            .args(binaries)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("could not start the keeper")?;
+        let (Some(pipe), Some(out)) = (keeper.stdin.take(), keeper.stdout.take()) else {
+            bail!("the keeper has no pipes");
+        };
+        let mut lines = BufReader::new(out).lines();
+        let Some(path) = lines.next_line().await? else {
+            bail!(
+                "the keeper could not make a folder; is there room in {}?",
+                std::env::temp_dir().display()
+            );
+        };
+        let mut cluster = Self {
+            folder: Folder::at(PathBuf::from(path)),
+            keeper,
+            pipe,
+            lines,
+        };
+        let begin = Instant::now();
+        match cluster.lines.next_line().await? {
+            Some(line) if line == keeper::READY => {
+                println!(
+                    "cluster {} ready in {:.1} s",
+                    cluster.folder.id(),
+                    begin.elapsed().as_secs_f64()
+                );
+                Ok(cluster)
+            }
+            _ => {
+                let folder = cluster.folder.clone();
+                let left = cluster.end().await?;
+                bail!("{}{}", failure(&folder), left);
+            }
+        }
+    }
+
+    /// Lets it outlive this command.
+    async fn stay(mut self) -> Result<Folder> {
+        self.pipe
+            .write_all(format!("{}\n", keeper::STAY).as_bytes())
+            .await?;
+        self.pipe.flush().await?;
+        Ok(self.folder)
+    }
+
+    /// Ends it; answers with what is left of it, which should be nothing.
+    async fn end(self) -> Result<String> {
+        let Self {
+            mut keeper,
+            pipe,
+            mut lines,
+            ..
+        } = self;
+        drop(pipe);
+        let ended = tokio::time::timeout(END, async {
+            let mut left = String::new();
+            while let Some(line) = lines.next_line().await? {
+                left.push_str("\nleft behind: ");
+                left.push_str(&line);
+            }
+            keeper.wait().await?;
+            anyhow::Ok(left)
+        });
+        ended
+            .await
+            .context("the keeper did not end in time; see `cargo xtask kube status`")?
+    }
+}
+
+fn failure(folder: &Folder) -> String {
+    let said = folder
+        .noted("failure")
+        .unwrap_or_else(|| "the cluster ended by itself".to_owned());
+    format!(
+        "{}\nits logs are in {}",
+        said.trim_end(),
+        folder.join("log").display()
+    )
+}
+
+async fn test(names: &[String], keep: bool, jobs: usize) -> Result<ExitCode> {
+    let Some(binaries) = build_all()? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let cluster = tokio::select! {
+        cluster = Cluster::start("test", binaries) => cluster?,
+        // The pipe to the keeper goes with this command, and the cluster with the pipe.
+        _ = tokio::signal::ctrl_c() => bail!("interrupted; the cluster is being removed"),
+    };
+    let folder = cluster.folder.clone();
+    let mut runner = namespaces::enter(&folder, std::env::current_exe()?)?;
+    runner
+        .args(["kube", "scenarios", "--jobs", &jobs.to_string()])
+        .arg(folder.path())
+        .args(names);
+    let mut runner = tokio::process::Command::from(runner)
+        .kill_on_drop(true)
+        .spawn()
+        .context("could not run nsenter")?;
+    let status = tokio::select! {
+        status = runner.wait() => Some(status?),
+        _ = tokio::signal::ctrl_c() => None,
+    };
+    let passed = status.is_some_and(|status| status.success());
+    // A runner that didn't live to say so was taken along by a dying cluster.
+    let reported = status.is_some_and(|status| matches!(status.code(), Some(0..=2)));
+    if keep && reported {
+        let folder = cluster.stay().await?;
+        println!(
+            "the cluster {} stays; `cargo xtask kube down` ends it",
+            folder.id()
+        );
+        return Ok(if passed {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        });
+    }
+    if !passed && status.is_some() {
+        folder.note("keep", "")?;
+    }
+    let left = cluster.end().await?;
+    if !left.is_empty() {
+        bail!("the cluster is gone, but not all of it:{left}");
+    }
+    if !passed {
+        match status {
+            None => bail!("interrupted; the cluster is gone"),
+            Some(_) if !reported || folder.join("failure").exists() => {
+                bail!("{}", failure(&folder))
+            }
+            Some(_) => bail!(
+                "scenarios failed; all logs are in {}",
+                folder.join("log").display()
+            ),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn up() -> Result<ExitCode> {
+    let Some(binaries) = build_all()? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    if let Some(folder) = running()?
+        .into_iter()
+        .find(|folder| folder.noted("purpose").as_deref() == Some("up"))
+    {
+        bail!(
+            "the cluster {} is up already; `cargo xtask kube down` ends it",
+            folder.id()
+        );
+    }
+    let cluster = tokio::select! {
+        cluster = Cluster::start("up", binaries) => cluster?,
+        _ = tokio::signal::ctrl_c() => bail!("interrupted; the cluster is being removed"),
+    };
+    cluster.stay().await?;
+    println!(
+        "`cargo xtask kube enter kubectl get nodes` talks to it, `cargo xtask kube down` ends it"
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The folders of clusters that somebody holds.
+fn running() -> Result<Vec<Folder>> {
+    let mut running = Vec::new();
+    for folder in Folder::all()? {
+        if folder.hold()?.is_none() {
+            running.push(folder);
+        }
+    }
+    Ok(running)
+}
+
+async fn down() -> Result<ExitCode> {
+    for folder in running()? {
+        let keeper = folder
+            .noted("keeper.pid")
+            .and_then(|id| id.trim().parse().ok());
+        let Some(keeper) = keeper.and_then(rustix::process::Pid::from_raw) else {
+            continue;
+        };
+        rustix::process::kill_process(keeper, rustix::process::Signal::TERM)
+            .with_context(|| format!("could not end the keeper of {}", folder.id()))?;
+        let deadline = Instant::now() + END;
+        while folder.path().exists() && folder.hold()?.is_none() {
+            if Instant::now() > deadline {
+                bail!(
+                    "the cluster {} did not end within {} s",
+                    folder.id(),
+                    END.as_secs()
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        println!("cluster {} ended", folder.id());
+    }
+    for folder in Folder::all()? {
+        let Some(_hold) = folder.hold()? else {
+            continue;
+        };
+        let _ = std::fs::remove_file(folder.join("keep"));
+        for left in cleanup::clean(&folder) {
+            bail!("left behind: {left}");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn newest() -> Result<Folder> {
+    running()?
+        .pop()
+        .context("no cluster is up; `cargo xtask kube up` starts one")
+}
+
+fn enter(command: &[String]) -> Result<ExitCode> {
+    let folder = newest()?;
+    let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
+    let (program, arguments) = match command.split_first() {
+        Some((program, arguments)) => (program.as_str(), arguments),
+        None => (shell.as_str(), [].as_slice()),
+    };
+    let status = namespaces::enter(&folder, program)?
+        .args(arguments)
+        .status()
+        .context("could not run nsenter")?;
+    Ok(ExitCode::from(
+        u8::try_from(status.code().unwrap_or(1)).unwrap_or(1),
+    ))
+}
+
+fn status() -> Result<ExitCode> {
+    for folder in Folder::all()? {
+        let state = if folder.hold()?.is_none() {
+            match folder.noted("ready") {
+                Some(seconds) => format!("up, was ready in {seconds} s"),
+                None => "starting".to_owned(),
+            }
+        } else if folder.join("kept").exists() {
+            "ended, its logs are kept".to_owned()
+        } else {
+            "left behind by a killed keeper; the next start removes it".to_owned()
+        };
+        println!("{}  {state}  {}", folder.id(), folder.path().display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_logs(component: Option<&str>) -> Result<ExitCode> {
+    let folder = newest().or_else(|none| Folder::all()?.pop().ok_or(none))?;
+    match component {
+        Some(name) => {
+            let path = folder.log(name);
+            let Ok(text) = std::fs::read(&path) else {
+                bail!(
+                    "no log at {}; components are {}",
+                    path.display(),
+                    component::NAMES.join(", ")
+                );
+            };
+            print!("{}", String::from_utf8_lossy(&text));
+        }
+        None => {
+            for name in component::NAMES {
+                print!("--- {name}\n{}", logs::end(&folder.log(name), 10));
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

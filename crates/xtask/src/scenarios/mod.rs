@@ -1,0 +1,73 @@
+//! The scenarios, one file each. `docs/development/real-kubernetes.md` tells how to add one.
+
+mod host_path;
+mod kubelet;
+mod mock;
+mod runner;
+mod sanity;
+
+use anyhow::{Result, bail};
+use futures::future::BoxFuture;
+
+pub(crate) use self::runner::run;
+use crate::stage::Stage;
+
+/// Something that must hold on the real Kubernetes.
+pub(crate) struct Scenario {
+    /// What it is called on the command line; also its namespace.
+    pub(crate) name: &'static str,
+    /// What holds when it passes.
+    pub(crate) law: &'static str,
+    /// Programs that a person has to bring; without them it is skipped.
+    brought: &'static [&'static str],
+    /// Whether it changes the cluster itself, so that nothing else may run meanwhile.
+    alone: bool,
+    run: for<'a> fn(&'a Stage) -> BoxFuture<'a, Result<()>>,
+}
+
+/// All scenarios.
+const ALL: [Scenario; 4] = [
+    Scenario {
+        name: "sanity",
+        law: "csi-sanity finds no fault with our local driver",
+        brought: &[],
+        alone: false,
+        run: |stage| Box::pin(sanity::run(stage)),
+    },
+    Scenario {
+        name: "mock",
+        law: "our provisioner and attacher lead a claim through its life with Kubernetes' mock driver",
+        brought: &[],
+        alone: false,
+        run: |stage| Box::pin(mock::run(stage)),
+    },
+    Scenario {
+        name: "host-path",
+        law: "our provisioner and attacher lead a claim through its life with the host-path driver",
+        brought: &["hostpathplugin"],
+        alone: false,
+        run: |stage| Box::pin(host_path::run(stage)),
+    },
+    Scenario {
+        name: "kubelet",
+        law: "a pod in a real container writes into our driver's volume, and another reads it",
+        brought: &[],
+        alone: false,
+        run: |stage| Box::pin(kubelet::run(stage)),
+    },
+];
+
+/// The scenarios of these names; all without a name.
+pub(crate) fn choose(names: &[String]) -> Result<Vec<&'static Scenario>> {
+    if let Some(unknown) = names
+        .iter()
+        .find(|name| !ALL.iter().any(|one| one.name == **name))
+    {
+        let known = ALL.map(|scenario| scenario.name).join(", ");
+        bail!("there is no scenario {unknown}; there are {known}");
+    }
+    Ok(ALL
+        .iter()
+        .filter(|one| names.is_empty() || names.iter().any(|name| name == one.name))
+        .collect())
+}

@@ -1,0 +1,44 @@
+//! csi-sanity against our local driver.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::stage::Stage;
+
+pub(super) async fn run(stage: &Stage) -> Result<()> {
+    stage.local_driver().await?;
+    let folder = stage.folder();
+    // A driver without mutable parameters answers to any with an error, which is checked too.
+    let mutable = folder.join("mutable.yaml");
+    std::fs::write(&mutable, "{}\n")?;
+    let sanity = stage.start(
+        "csi-sanity",
+        &stage.binary("csi-sanity"),
+        [
+            format!("--csi.endpoint={}", stage.driver_socket().display()),
+            format!("--csi.mountdir={}", folder.join("mount").display()),
+            format!("--csi.stagingdir={}", folder.join("staging").display()),
+            "--csi.testvolumesize=67108864".to_owned(),
+            "--csi.testvolumeexpandsize=134217728".to_owned(),
+            format!("--csi.testvolumemutableparameters={}", mutable.display()),
+            "--ginkgo.no-color".to_owned(),
+        ],
+    )?;
+    let status = sanity.finished(Duration::from_secs(240)).await?;
+    let said = sanity.said();
+    let summary = said
+        .lines()
+        .rfind(|line| line.contains("Passed"))
+        .unwrap_or("no summary")
+        .to_owned();
+    if !status.success() {
+        let failures: Vec<&str> = said
+            .lines()
+            .filter(|line| line.contains("[FAIL]") || line.contains("[Fail]"))
+            .collect();
+        bail!("csi-sanity: {summary} ({status})\n{}", failures.join("\n"));
+    }
+    println!("         sanity        {summary}");
+    Ok(())
+}
