@@ -433,8 +433,9 @@ async fn down() -> Result<ExitCode> {
             continue;
         };
         let _ = std::fs::remove_file(folder.join("keep"));
-        for left in cleanup::clean(&folder) {
-            bail!("left behind: {left}");
+        let left = cleanup::clean(&folder);
+        if !left.is_empty() {
+            bail!("left behind: {}", left.join(", "));
         }
     }
     Ok(ExitCode::SUCCESS)
