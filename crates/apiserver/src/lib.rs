@@ -13,6 +13,7 @@
 //! | `collector` | what goes because something else went |
 //! | [`pki`], `serve` | the cluster's authority, HTTPS |
 //! | [`http`](mod@crate::http) | the words of the protocol |
+//! | `protobuf` | the other encoding of objects |
 //! | [`patch`], [`table`], [`selector`], [`discovery`], [`openapi`], [`kinds`] | pure parts of the protocol |
 
 mod access;
@@ -25,6 +26,7 @@ pub mod kinds;
 pub mod openapi;
 pub mod patch;
 pub mod pki;
+mod protobuf;
 pub mod refusal;
 pub mod registry;
 pub mod schema;

@@ -8,7 +8,6 @@ mod gate;
 mod logs;
 mod metrics;
 mod negotiate;
-mod protobuf;
 mod query;
 mod read;
 mod reply;
@@ -39,6 +38,7 @@ use self::writes::Writing;
 use crate::access::{Caller, Index, Signer, User};
 use crate::discovery;
 use crate::openapi;
+use crate::protobuf;
 use crate::refusal::Refusal;
 use crate::registry::{Registry, Target};
 
@@ -128,7 +128,9 @@ impl Api {
             (Ok(user), Some(route)) => self.resource(&parts, route, &user, body).await,
             (Ok(_), None) => self.document(&parts),
         };
-        let response = answer.unwrap_or_else(|refusal| reply::refusal(&refusal));
+        let response = answer.unwrap_or_else(|refusal| {
+            reply::refusal(&refusal, negotiate::encoding(&accept(&parts)))
+        });
         self.metrics
             .count(&parts.method, route.as_ref(), response.status());
         response
@@ -149,12 +151,12 @@ impl Api {
         if parts.method == Method::GET {
             return self.read(parts, route, &query).await;
         }
-        let form = negotiate::choose(&accept(parts))?;
+        let answer = negotiate::choose(&accept(parts), protobuf::serves(route.kind))?;
         let body = read_body(body).await?;
         let writing = Writing {
             route,
             query: &query,
-            form,
+            answer,
             headers: &parts.headers,
             user,
             body: &body,
@@ -179,20 +181,21 @@ impl Api {
             namespace: route.namespace.clone(),
             name: name.to_owned(),
         };
+        let encodable = protobuf::serves(route.kind);
         match (route.name.as_deref(), route.subresource.as_deref()) {
             (Some(name), Some("log")) => self.log(&target(name), query).await,
             (Some(name), None | Some("status")) => {
-                let form = negotiate::choose(&accept(parts))?;
-                self.get(&target(name), query, form).await
+                let answer = negotiate::choose(&accept(parts), encodable)?;
+                self.get(&target(name), query, answer).await
             }
             (Some(_), Some(_)) => Err(Refusal::method_not_allowed()),
             (None, _) => {
-                let form = negotiate::choose(&accept(parts))?;
+                let answer = negotiate::choose(&accept(parts), encodable)?;
                 let of = (route.kind, route.namespace.as_str());
                 if query.watch {
-                    self.watch(of, query, form).await
+                    self.watch(of, query, answer).await
                 } else {
-                    self.list(of, query, form, &parts.headers).await
+                    self.list(of, query, answer, &parts.headers).await
                 }
             }
         }

@@ -9,10 +9,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::negotiate::Form;
+use super::negotiate::{Answer, Encoding, Form};
 use super::query::{Query, Selection};
 use super::{Api, reply};
 use crate::kinds::KindInfo;
+use crate::protobuf;
 use crate::refusal::Refusal;
 use crate::registry::{Served as _, Target, resource_of};
 use crate::store::{Expired, Key, Stored};
@@ -20,6 +21,10 @@ use crate::table;
 
 /// How long a reader waits for a revision that this server hasn't reached.
 const FRESHNESS_PATIENCE: Duration = Duration::from_secs(3);
+
+const META: &str = "meta.k8s.io/v1";
+const PARTIAL: &str = "PartialObjectMetadata";
+const PARTIAL_LIST: &str = "PartialObjectMetadataList";
 
 /// Some objects of a kind at one revision.
 pub(super) struct Page {
@@ -34,25 +39,32 @@ impl Api {
         &self,
         target: &Target,
         query: &Query,
-        form: Form,
+        answer: Answer,
     ) -> Result<Response<Body>, Refusal> {
         self.await_revision(query.revision()?).await?;
         let object = self.registry.store.get(&target.key());
         let object = object.ok_or_else(|| Refusal::not_found(target.kind, &target.name))?;
-        let body = self.render(target.kind, form, query, &object);
-        Ok(reply::json(StatusCode::OK, body))
+        let body = self.render(target.kind, answer, query, &object);
+        let content_type = answer.encoding.content_type();
+        Ok(reply::with_type(StatusCode::OK, content_type, body))
     }
 
-    /// An object in the form asked for.
+    /// An object in the form and encoding asked for.
     pub(super) fn render(
         &self,
         kind: &KindInfo,
-        form: Form,
+        Answer { form, encoding }: Answer,
         query: &Query,
         object: &Stored,
     ) -> bytes::Bytes {
         match form {
-            Form::Object => object.text(kind),
+            Form::Object => match encoding {
+                Encoding::Json => object.text(kind),
+                Encoding::Protobuf => {
+                    let message = object.message(kind);
+                    protobuf::envelope(&kind.api_version(), kind.kind, &message).into()
+                }
+            },
             Form::Table => {
                 let value = object.parsed(kind);
                 let now = self.registry.clock.now();
@@ -60,7 +72,13 @@ impl Api {
                 table["metadata"]["resourceVersion"] = object.revision.to_string().into();
                 table.to_string().into()
             }
-            Form::Metadata => partial(&object.parsed(kind)).to_string().into(),
+            Form::Metadata => match encoding {
+                Encoding::Json => partial(&object.parsed(kind)).to_string().into(),
+                Encoding::Protobuf => {
+                    let message = partial_message(&object.parsed(kind));
+                    protobuf::envelope(META, PARTIAL, &message).into()
+                }
+            },
         }
     }
 
@@ -68,7 +86,7 @@ impl Api {
         &self,
         (kind, namespace): (&'static KindInfo, &str),
         query: &Query,
-        form: Form,
+        answer: Answer,
         headers: &HeaderMap,
     ) -> Result<Response<Body>, Refusal> {
         let selection = query.selection(kind)?;
@@ -80,7 +98,16 @@ impl Api {
         if let Some(remaining) = page.remaining.filter(|_| selection.is_everything()) {
             metadata["remainingItemCount"] = remaining.into();
         }
-        let body = match form {
+        let body = match answer.form {
+            Form::Object if answer.encoding == Encoding::Protobuf => {
+                list_message(kind, &metadata, &page.objects)
+            }
+            Form::Metadata if answer.encoding == Encoding::Protobuf => {
+                let partial = |object: &Arc<Stored>| partial_message(&object.parsed(kind));
+                let items: Vec<_> = page.objects.iter().map(partial).collect();
+                let list = protobuf::list(&metadata, &items);
+                protobuf::envelope(META, PARTIAL_LIST, &list)
+            }
             Form::Object => list_text(kind, &metadata, &page.objects),
             Form::Table => {
                 let values: Vec<Value> = page
@@ -101,15 +128,16 @@ impl Api {
                     .map(|object| partial(&object.parsed(kind)))
                     .collect();
                 let list = json!({
-                    "kind": "PartialObjectMetadataList",
-                    "apiVersion": "meta.k8s.io/v1",
+                    "kind": PARTIAL_LIST,
+                    "apiVersion": META,
                     "metadata": metadata,
                     "items": items,
                 });
                 list.to_string().into_bytes()
             }
         };
-        Ok(reply::large(headers, reply::JSON, body))
+        let content_type = answer.encoding.content_type();
+        Ok(reply::large(headers, content_type, body))
     }
 
     /// The objects that a list is about.
@@ -200,7 +228,12 @@ fn check_match(query: &Query, asked: Option<u64>) -> Result<(), Refusal> {
     }
 }
 
-fn list_text(kind: &KindInfo, metadata: &Value, objects: &[Arc<Stored>]) -> Vec<u8> {
+pub(super) fn list_text<'o>(
+    kind: &KindInfo,
+    metadata: &Value,
+    objects: impl IntoIterator<Item = &'o Arc<Stored>>,
+) -> Vec<u8> {
+    let objects: Vec<_> = objects.into_iter().collect();
     let size: usize = objects.iter().map(|object| object.json.len() + 1).sum();
     let mut body = Vec::with_capacity(size + 256);
     let head = format!(
@@ -219,13 +252,27 @@ fn list_text(kind: &KindInfo, metadata: &Value, objects: &[Arc<Stored>]) -> Vec<
     body
 }
 
+pub(super) fn list_message<'o>(
+    kind: &KindInfo,
+    metadata: &Value,
+    objects: impl IntoIterator<Item = &'o Arc<Stored>>,
+) -> Vec<u8> {
+    let items: Vec<_> = objects.into_iter().map(|one| one.message(kind)).collect();
+    let list = protobuf::list(metadata, &items);
+    protobuf::envelope(&kind.api_version(), kind.list_kind, &list)
+}
+
 /// The metadata of an object, as an object of their own.
 pub(super) fn partial(object: &Value) -> Value {
     json!({
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
+        "kind": PARTIAL,
+        "apiVersion": META,
         "metadata": object["metadata"],
     })
+}
+
+fn partial_message(object: &Value) -> Vec<u8> {
+    protobuf::message(META, PARTIAL, object).unwrap_or_default()
 }
 
 fn continue_token(revision: u64, last: &Key) -> String {

@@ -10,12 +10,25 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::Value;
 
+use super::negotiate::Encoding;
+use crate::protobuf;
 use crate::refusal::Refusal;
 
 /// Bodies below this size aren't worth compressing.
 const COMPRESS_FROM: usize = 128 << 10;
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const PROTOBUF: HeaderValue = HeaderValue::from_static(protobuf::MEDIA_TYPE);
+
+impl Encoding {
+    /// The content type of an object.
+    pub(super) fn content_type(self) -> HeaderValue {
+        match self {
+            Self::Json => JSON,
+            Self::Protobuf => PROTOBUF,
+        }
+    }
+}
 
 pub(super) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     with_type(
@@ -25,16 +38,24 @@ pub(super) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     )
 }
 
-pub(super) fn json(code: StatusCode, json: impl Into<Bytes>) -> Response<Body> {
-    with_type(code, JSON, json)
-}
-
 pub(super) fn value(code: StatusCode, value: &Value) -> Response<Body> {
-    json(code, value.to_string())
+    with_type(code, JSON, value.to_string())
 }
 
-pub(super) fn refusal(refusal: &Refusal) -> Response<Body> {
-    let mut response = value(refusal.code, &refusal.status());
+/// An object of a kind that may have a protobuf encoding.
+pub(super) fn object(code: StatusCode, encoding: Encoding, object: &Value) -> Response<Body> {
+    let encoded = match encoding {
+        Encoding::Json => None,
+        Encoding::Protobuf => protobuf::object(object),
+    };
+    match encoded {
+        Some(encoded) => with_type(code, PROTOBUF, encoded),
+        None => value(code, object),
+    }
+}
+
+pub(super) fn refusal(refusal: &Refusal, encoding: Encoding) -> Response<Body> {
+    let mut response = object(refusal.code, encoding, &refusal.status());
     if refusal.details.get("retryAfterSeconds").is_some() {
         response
             .headers_mut()

@@ -1,4 +1,4 @@
-//! Watches over HTTP: a stream of JSON events, one per line.
+//! Watches over HTTP: a stream of events, JSON lines or protobuf frames.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,10 +11,11 @@ use http::{HeaderValue, Response};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::negotiate::Form;
+use super::negotiate::{Answer, Encoding, Form};
 use super::query::{Query, Selection};
-use super::{Api, read, reply};
+use super::{Api, reply};
 use crate::kinds::KindInfo;
+use crate::protobuf;
 use crate::refusal::Refusal;
 use crate::registry::{Served as _, resource_of};
 use crate::store::{Event, Expired, Feed, Scope, Stored};
@@ -31,7 +32,7 @@ struct Watch {
     api: Api,
     kind: &'static KindInfo,
     selection: Selection,
-    form: Form,
+    answer: Answer,
     query: Query,
     feed: Option<Feed>,
     bookmarks: Option<Interval>,
@@ -47,7 +48,7 @@ impl Api {
         &self,
         (kind, namespace): (&'static KindInfo, &str),
         query: &Query,
-        form: Form,
+        answer: Answer,
     ) -> Result<Response<Body>, Refusal> {
         let selection = query.selection(kind)?;
         check_initial_events(query)?;
@@ -70,7 +71,7 @@ impl Api {
             api: self.clone(),
             kind,
             selection,
-            form,
+            answer,
             query: query.clone(),
             feed: None,
             bookmarks,
@@ -95,17 +96,20 @@ impl Api {
         };
         match self.registry.store.feed(&resource_of(kind), scope, from) {
             Ok(feed) => watch.feed = Some(feed),
-            Err(expired) => watch.first = VecDeque::from([error_line(expired)]),
+            Err(expired) => watch.first = VecDeque::from([error_line(answer.encoding, expired)]),
         }
         let lines = futures::stream::unfold(watch, |mut watch| async {
             let line = watch.next().await?;
             Some((Ok::<Bytes, std::convert::Infallible>(line), watch))
         });
         let mut response = Response::new(Body::from_stream(lines));
-        let content_type = match form {
-            Form::Object => reply::JSON,
-            Form::Table => HeaderValue::from_static("application/json;as=Table;g=meta.k8s.io;v=v1"),
-            Form::Metadata => HeaderValue::from_static(
+        let content_type = match (answer.form, answer.encoding) {
+            (_, Encoding::Protobuf) => HeaderValue::from_static(protobuf::WATCH_TYPE),
+            (Form::Object, Encoding::Json) => reply::JSON,
+            (Form::Table, Encoding::Json) => {
+                HeaderValue::from_static("application/json;as=Table;g=meta.k8s.io;v=v1")
+            }
+            (Form::Metadata, Encoding::Json) => HeaderValue::from_static(
                 "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
             ),
         };
@@ -156,7 +160,7 @@ impl Watch {
                 &Line {
                     api: &self.api,
                     kind: self.kind,
-                    form: self.form,
+                    answer: self.answer,
                     query: &self.query,
                 },
                 Sort::Added,
@@ -214,7 +218,7 @@ impl Watch {
 
     fn give_up(&mut self, expired: Expired) -> Bytes {
         self.feed = None;
-        error_line(expired)
+        error_line(self.answer.encoding, expired)
     }
 
     fn lines(&mut self, events: &[Arc<Event>]) -> Option<Bytes> {
@@ -225,7 +229,7 @@ impl Watch {
                 let how = Line {
                     api: &self.api,
                     kind: self.kind,
-                    form: self.form,
+                    answer: self.answer,
                     query: &self.query,
                 };
                 text.extend_from_slice(&line(&mut self.told_columns, &how, sort, &object));
@@ -235,7 +239,7 @@ impl Watch {
     }
 
     fn bookmark(&self, revision: u64, ends_initial_events: bool) -> Bytes {
-        let mut object = match self.form {
+        let mut object = match self.answer.form {
             Form::Object => {
                 json!({ "kind": self.kind.kind, "apiVersion": self.kind.api_version() })
             }
@@ -252,7 +256,13 @@ impl Watch {
         if ends_initial_events {
             object["metadata"]["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
         }
-        frame("BOOKMARK", object.to_string().as_bytes())
+        match self.answer.encoding {
+            Encoding::Json => frame("BOOKMARK", object.to_string().as_bytes()),
+            Encoding::Protobuf => {
+                let object = protobuf::object(&object).unwrap_or_default();
+                protobuf::event("BOOKMARK", &object).into()
+            }
+        }
     }
 }
 
@@ -270,14 +280,13 @@ async fn tick(bookmarks: &mut Option<Interval>) {
 struct Line<'w> {
     api: &'w Api,
     kind: &'static KindInfo,
-    form: Form,
+    answer: Answer,
     query: &'w Query,
 }
 
 fn line(told_columns: &mut bool, how: &Line<'_>, sort: Sort, object: &Stored) -> Bytes {
-    let text = match how.form {
-        Form::Object => object.text(how.kind),
-        Form::Metadata => read::partial(&object.parsed(how.kind)).to_string().into(),
+    let text = match how.answer.form {
+        Form::Object | Form::Metadata => how.api.render(how.kind, how.answer, how.query, object),
         Form::Table => {
             let value = object.parsed(how.kind);
             let now = how.api.registry.clock.now();
@@ -289,7 +298,10 @@ fn line(told_columns: &mut bool, how: &Line<'_>, sort: Sort, object: &Stored) ->
             table.to_string().into()
         }
     };
-    frame(sort.name(), &text)
+    match how.answer.encoding {
+        Encoding::Json => frame(sort.name(), &text),
+        Encoding::Protobuf => protobuf::event(sort.name(), &text).into(),
+    }
 }
 
 fn frame(sort: &str, object: &[u8]) -> Bytes {
@@ -302,8 +314,14 @@ fn frame(sort: &str, object: &[u8]) -> Bytes {
     frame.into()
 }
 
-fn error_line(expired: Expired) -> Bytes {
+fn error_line(encoding: Encoding, expired: Expired) -> Bytes {
     let Expired { asked, oldest } = expired;
     let refusal = Refusal::expired(format!("too old resource version: {asked} ({oldest})"));
-    frame("ERROR", refusal.status().to_string().as_bytes())
+    match encoding {
+        Encoding::Json => frame("ERROR", refusal.status().to_string().as_bytes()),
+        Encoding::Protobuf => {
+            let status = protobuf::object(&refusal.status()).unwrap_or_default();
+            protobuf::event("ERROR", &status).into()
+        }
+    }
 }

@@ -5,21 +5,21 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::negotiate::Form;
-use super::protobuf::{self, DecodeError};
+use super::negotiate::{Answer, Encoding};
 use super::query::Query;
 use super::route::Route;
-use super::{Api, reply};
+use super::{Api, read, reply};
 use crate::access::User;
 use crate::admission;
 use crate::kinds::KindInfo;
+use crate::protobuf::{self, DecodeError};
 use crate::refusal::Refusal;
 use crate::registry::{
     DeleteOptions, Deletion, Part, PatchFormat, Propagation, Served as _, Target, WriteOptions,
-    Written,
+    Written, text,
 };
 
-const BODY_TYPES: &str = "application/json";
+const BODY_TYPES: &str = "application/json, application/vnd.kubernetes.protobuf";
 const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, \
     application/strategic-merge-patch+json, application/apply-patch+yaml";
 
@@ -27,7 +27,7 @@ const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+
 pub(super) struct Writing<'r> {
     pub(super) route: &'r Route,
     pub(super) query: &'r Query,
-    pub(super) form: Form,
+    pub(super) answer: Answer,
     pub(super) headers: &'r HeaderMap,
     pub(super) user: &'r User,
     pub(super) body: &'r [u8],
@@ -68,18 +68,16 @@ impl Writing<'_> {
     fn object(&self) -> Result<Value, Refusal> {
         match self.content_type() {
             "" | "application/json" => self.parse(),
-            "application/vnd.kubernetes.protobuf" => {
-                protobuf::decode(self.body).map_err(|error| match error {
-                    DecodeError::Kind(_) | DecodeError::Field(_) => {
-                        let mut refusal = Refusal::unsupported_media_type(BODY_TYPES);
-                        refusal.message = error.to_string();
-                        refusal
-                    }
-                    DecodeError::Magic | DecodeError::Malformed => {
-                        Refusal::bad_request(error.to_string())
-                    }
-                })
-            }
+            protobuf::MEDIA_TYPE => protobuf::decode(self.body).map_err(|error| match error {
+                DecodeError::Kind(_) => {
+                    let mut refusal = Refusal::unsupported_media_type(BODY_TYPES);
+                    refusal.message = error.to_string();
+                    refusal
+                }
+                DecodeError::Magic | DecodeError::Malformed => {
+                    Refusal::bad_request(error.to_string())
+                }
+            }),
             _ => Err(Refusal::unsupported_media_type(BODY_TYPES)),
         }
     }
@@ -90,6 +88,21 @@ impl Writing<'_> {
                 "the body of the request is not valid JSON: {error}"
             ))
         })
+    }
+
+    /// A `Status` that says it was done.
+    fn success(&self, code: StatusCode, details: Option<Value>) -> Response<Body> {
+        let mut status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "code": code.as_u16(),
+        });
+        if let Some(details) = details {
+            status["details"] = details;
+        }
+        reply::object(code, self.answer.encoding, &status)
     }
 
     fn target(&self, name: &str) -> Target {
@@ -118,11 +131,11 @@ impl Api {
         };
         let body = self.render(
             writing.route.kind,
-            writing.form,
+            writing.answer,
             writing.query,
             written.object(),
         );
-        reply::json(code, body)
+        reply::with_type(code, writing.answer.encoding.content_type(), body)
     }
 
     pub(super) async fn post(&self, writing: &Writing<'_>) -> Result<Response<Body>, Refusal> {
@@ -139,7 +152,8 @@ impl Api {
                     writing.user,
                     writing.object()?,
                 )?;
-                Ok(reply::value(StatusCode::CREATED, &answer))
+                let encoding = writing.answer.encoding;
+                Ok(reply::object(StatusCode::CREATED, encoding, &answer))
             }
             (None, _) => {
                 let object = writing.object()?;
@@ -156,24 +170,19 @@ impl Api {
                 self.registry
                     .bind(&writing.target(pod), &binding, &options)
                     .await?;
-                Ok(reply::value(
-                    StatusCode::CREATED,
-                    &success(StatusCode::CREATED),
-                ))
+                Ok(writing.success(StatusCode::CREATED, None))
             }
             (Some(account), Some("token")) => {
                 let request = writing.object()?;
                 let token = self.gate().token(&writing.target(account), request)?;
-                Ok(reply::value(StatusCode::CREATED, &token))
+                let encoding = writing.answer.encoding;
+                Ok(reply::object(StatusCode::CREATED, encoding, &token))
             }
             (Some(pod), Some("eviction")) => {
                 let eviction = writing.object()?;
                 let options = DeleteOptions::parse(&eviction["deleteOptions"])?;
                 self.registry.delete(&writing.target(pod), &options).await?;
-                Ok(reply::value(
-                    StatusCode::CREATED,
-                    &success(StatusCode::CREATED),
-                ))
+                Ok(writing.success(StatusCode::CREATED, None))
             }
             _ => Err(Refusal::method_not_allowed()),
         }
@@ -259,17 +268,17 @@ impl Api {
         let deletion = self.registry.delete(&target, &options).await?;
         Ok(match &deletion {
             Deletion::Removed(object) if !returns_deleted_object(target.kind) => {
-                let mut status = success(StatusCode::OK);
-                status["details"] =
+                let mut details =
                     json!({ "name": name, "kind": target.kind.plural, "uid": object.meta.uid });
                 if !target.kind.group.is_empty() {
-                    status["details"]["group"] = target.kind.group.into();
+                    details["group"] = target.kind.group.into();
                 }
-                reply::value(StatusCode::OK, &status)
+                writing.success(StatusCode::OK, Some(details))
             }
             Deletion::Removed(object) | Deletion::Pending(object) => {
-                let body = self.render(target.kind, writing.form, writing.query, object);
-                reply::json(StatusCode::OK, body)
+                let body = self.render(target.kind, writing.answer, writing.query, object);
+                let content_type = writing.answer.encoding.content_type();
+                reply::with_type(StatusCode::OK, content_type, body)
             }
         })
     }
@@ -291,21 +300,23 @@ impl Api {
         let mut items = Vec::with_capacity(page.objects.len());
         for object in &page.objects {
             let value = object.parsed(kind);
-            let name = value["metadata"]["name"].as_str().unwrap_or("");
+            let name = text(&value, "/metadata/name");
             match self.registry.delete(&writing.target(name), options).await {
-                Ok(_) => items.push(value),
+                Ok(_) => items.push(object),
                 // Somebody else was faster.
                 Err(refusal) if refusal.reason == "NotFound" => {}
                 Err(refusal) => return Err(refusal),
             }
         }
-        let list = json!({
-            "kind": kind.list_kind,
-            "apiVersion": kind.api_version(),
-            "metadata": { "resourceVersion": self.registry.store.read().revision().to_string() },
-            "items": items,
-        });
-        Ok(reply::value(StatusCode::OK, &list))
+        let revision = self.registry.store.read().revision().to_string();
+        let metadata = json!({ "resourceVersion": revision });
+        let encoding = writing.answer.encoding;
+        let body = match encoding {
+            Encoding::Json => read::list_text(kind, &metadata, items),
+            Encoding::Protobuf => read::list_message(kind, &metadata, items),
+        };
+        let content_type = encoding.content_type();
+        Ok(reply::with_type(StatusCode::OK, content_type, body))
     }
 }
 
@@ -334,14 +345,4 @@ fn returns_deleted_object(kind: &KindInfo) -> bool {
             kind.kind,
             "Pod" | "PersistentVolume" | "PersistentVolumeClaim" | "ServiceAccount"
         )
-}
-
-fn success(code: StatusCode) -> Value {
-    json!({
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "code": code.as_u16(),
-    })
 }

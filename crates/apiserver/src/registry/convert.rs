@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::kinds::{self, KindInfo};
+use crate::protobuf;
 use crate::store::Stored;
 
 /// Field names of an event: stored, served by `events.k8s.io`.
@@ -48,6 +49,8 @@ pub trait Served {
     fn text(&self, kind: &KindInfo) -> Bytes;
     /// The parsed object.
     fn parsed(&self, kind: &KindInfo) -> Value;
+    /// The protobuf message, without an envelope; empty if the kind has none.
+    fn message(&self, kind: &KindInfo) -> Bytes;
 }
 
 impl Served for Stored {
@@ -61,6 +64,17 @@ impl Served for Stored {
 
     fn parsed(&self, kind: &KindInfo) -> Value {
         to_served(kind, Cow::Owned(self.value())).into_owned()
+    }
+
+    fn message(&self, kind: &KindInfo) -> Bytes {
+        let encode = |object: &Value| {
+            protobuf::message(&kind.api_version(), kind.kind, object).unwrap_or_default()
+        };
+        if is_new_event(kind) {
+            encode(&self.parsed(kind)).into()
+        } else {
+            self.encoded(encode)
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::{Scalar, Shape, schema};
 use crate::kinds::KindInfo;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -96,7 +98,14 @@ fn mistake(path: &str, wanted: &str, value: &Value) -> String {
 
 fn fits(scalar: Scalar, value: &Value) -> bool {
     match scalar {
-        Scalar::String | Scalar::Bytes | Scalar::Time | Scalar::MicroTime => value.is_string(),
+        Scalar::String => value.is_string(),
+        Scalar::Bytes => value
+            .as_str()
+            .is_some_and(|text| STANDARD.decode(text).is_ok()),
+        // An empty time is no time, to Go's decoder, too.
+        Scalar::Time | Scalar::MicroTime => value
+            .as_str()
+            .is_some_and(|text| text.is_empty() || text.parse::<jiff::Timestamp>().is_ok()),
         Scalar::Bool => value.is_boolean(),
         Scalar::Int32 => value.as_i64().is_some_and(|n| i32::try_from(n).is_ok()),
         Scalar::Int64 => value.is_i64(),

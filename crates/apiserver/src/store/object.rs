@@ -4,7 +4,7 @@
 //! writer knows an object's revision, so a [`Draft`] leaves a gap for it and the writer
 //! fills the gap with a copy, without parsing.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -40,6 +40,8 @@ pub struct Stored {
     /// What the server reads without parsing the text.
     pub meta: Arc<Meta>,
     gap: usize,
+    /// The object in another encoding, made when first asked for.
+    encoded: OnceLock<Bytes>,
 }
 
 /// The text of a stored object isn't the JSON of a Kubernetes object.
@@ -98,6 +100,7 @@ impl Draft {
             json,
             meta: Arc::clone(&self.meta),
             gap: self.gap,
+            encoded: OnceLock::new(),
         }
     }
 }
@@ -112,7 +115,14 @@ impl Stored {
             json,
             meta: Arc::clone(&self.meta),
             gap: self.gap,
+            encoded: OnceLock::new(),
         }
+    }
+
+    /// The object in the encoding that `encode` makes, which is called once.
+    pub fn encoded(&self, encode: impl FnOnce(&Value) -> Vec<u8>) -> Bytes {
+        let encoded = self.encoded.get_or_init(|| encode(&self.value()).into());
+        encoded.clone()
     }
 
     /// Parses the text.
@@ -151,6 +161,7 @@ impl Stored {
             json: Bytes::copy_from_slice(json),
             meta,
             gap,
+            encoded: OnceLock::new(),
         })
     }
 }
