@@ -1,5 +1,7 @@
 //! PersistentVolumeClaim.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -88,6 +90,61 @@ pub struct ClaimStatus {
     /// The bound volume's size.
     #[serde(skip_serializing_if = "Resources::is_empty")]
     pub capacity: Resources,
+    /// What an expansion goes, or went, for.
+    #[serde(skip_serializing_if = "Resources::is_empty")]
+    pub allocated_resources: Resources,
+    /// How far an expansion is, by resource; absent when none is under way.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub allocated_resource_statuses: BTreeMap<String, ResizeStatus>,
+    /// The attributes class that the volume has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current_volume_attributes_class_name: Option<String>,
+    /// How far a change of the attributes class is; absent when none is under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modify_volume_status: Option<ModifyVolumeStatus>,
+}
+
+/// How far an expansion is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ResizeStatus {
+    /// The backend is, or may have been, asked.
+    ControllerResizeInProgress,
+    /// The backend will never do it.
+    ControllerResizeInfeasible,
+    /// The backend's part is done, a node must do its own.
+    NodeResizePending,
+    /// A node is at it.
+    NodeResizeInProgress,
+    /// A node will never do it.
+    NodeResizeInfeasible,
+    /// One that we don't know.
+    #[serde(other)]
+    Other,
+}
+
+/// A change of the attributes class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModifyVolumeStatus {
+    /// How far it is.
+    pub status: ModifyStatus,
+    /// The class that is being applied.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub target_volume_attributes_class_name: String,
+}
+
+/// How far a change of the attributes class is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ModifyStatus {
+    /// It can't begin, for example because the class does not exist.
+    Pending,
+    /// The backend is, or may have been, asked.
+    InProgress,
+    /// The backend will never do it.
+    Infeasible,
+    /// One that we don't know.
+    #[serde(other)]
+    Other,
 }
 
 /// How far a claim's binding is.
@@ -116,6 +173,27 @@ impl Claim {
             .requests
             .storage()
             .map_or(0, Quantity::value)
+    }
+
+    /// Bytes that the claim has; 0 before it is bound.
+    pub fn capacity_bytes(&self) -> i64 {
+        self.status.capacity.storage().map_or(0, Quantity::value)
+    }
+
+    /// Bytes that the last expansion goes, or went, for.
+    pub fn allocated_bytes(&self) -> Option<i64> {
+        self.status
+            .allocated_resources
+            .storage()
+            .map(Quantity::value)
+    }
+
+    /// How far an expansion is; `None` when none is under way.
+    pub fn resize_status(&self) -> Option<ResizeStatus> {
+        self.status
+            .allocated_resource_statuses
+            .get("storage")
+            .copied()
     }
 
     /// Files or a device.
@@ -155,5 +233,26 @@ impl Claim {
         self.metadata
             .annotation(well_known::SELECTED_NODE)
             .filter(|n| !n.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_of_a_newer_kubernetes_hides_nothing_else() {
+        let json = serde_json::json!({"status": {
+            "capacity": {"storage": "1Gi"},
+            "allocatedResources": {"storage": "2Gi"},
+            "allocatedResourceStatuses": {"storage": "ResizeOfTomorrow"},
+            "modifyVolumeStatus": {"status": "SomethingNew"},
+        }});
+        let claim: Claim = serde_json::from_value(json).expect("it is read");
+        assert_eq!(claim.capacity_bytes(), 1 << 30);
+        assert_eq!(claim.allocated_bytes(), Some(2 << 30));
+        assert_eq!(claim.resize_status(), Some(ResizeStatus::Other));
+        let modify = claim.status.modify_volume_status.expect("it is there");
+        assert_eq!(modify.status, ModifyStatus::Other);
     }
 }

@@ -1,4 +1,4 @@
-//! StorageClass.
+//! StorageClass and VolumeAttributesClass.
 
 use std::collections::BTreeMap;
 
@@ -39,6 +39,27 @@ kind!(
     "v1",
     "StorageClass",
     "storageclasses",
+    Cluster
+);
+
+/// Attributes of volumes that can be changed while they are used, chosen by claims.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeAttributesClass {
+    /// Metadata.
+    pub metadata: Meta,
+    /// Whose volumes it is for.
+    pub driver_name: String,
+    /// What the driver is told.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
+}
+kind!(
+    VolumeAttributesClass,
+    "storage.k8s.io",
+    "v1",
+    "VolumeAttributesClass",
+    "volumeattributesclasses",
     Cluster
 );
 

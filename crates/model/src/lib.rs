@@ -22,14 +22,15 @@ pub mod namespaced_data;
 pub mod node;
 pub mod pod;
 pub mod quantity;
+pub mod resize;
 pub mod selector;
 pub mod volume;
 pub mod well_known;
 
 pub use access::{AccessMode, VolumeMode};
 pub use attachment::VolumeAttachment;
-pub use claim::{Claim, ClaimPhase};
-pub use class::{BindingMode, ReclaimPolicy, StorageClass};
+pub use claim::{Claim, ClaimPhase, ModifyStatus, ResizeStatus};
+pub use class::{BindingMode, ReclaimPolicy, StorageClass, VolumeAttributesClass};
 pub use driver::{CsiDriver, CsiNode, CsiStorageCapacity};
 pub use event::Event;
 pub use kind::{Kind, Scope};

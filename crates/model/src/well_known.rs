@@ -19,6 +19,12 @@ pub const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 pub const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 /// Volume: the claim's size before an expansion that the node must still finish.
 pub const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
+/// Claim: the expansion is over without a node's part.
+pub const NODE_EXPANSION_NOT_REQUIRED: &str = "volume.kubernetes.io/node-expansion-not-required";
+/// Volume: the secret that ControllerModifyVolume needs, by name.
+pub const MODIFY_SECRET_NAME: &str = "volume.kubernetes.io/controller-modify-secret-name";
+/// Volume: the namespace of [`MODIFY_SECRET_NAME`].
+pub const MODIFY_SECRET_NAMESPACE: &str = "volume.kubernetes.io/controller-modify-secret-namespace";
 /// Class: marks the default class when it reads `true`.
 pub const IS_DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 /// Class: the older name of [`IS_DEFAULT_CLASS`].

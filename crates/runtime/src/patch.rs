@@ -35,6 +35,12 @@ impl Patch {
         pin(seen.meta(), &mut body);
         Self::Merge(body)
     }
+
+    /// As [`Patch::merge_on`], with Kubernetes' own way of merging lists.
+    pub fn strategic_on<K: Kind>(seen: &K, mut body: Value) -> Self {
+        pin(seen.meta(), &mut body);
+        Self::Strategic(body)
+    }
 }
 
 fn pin(meta: &Meta, body: &mut Value) {

@@ -12,3 +12,4 @@ mod credentials;
 mod insist;
 pub mod provisioner;
 pub mod registrar;
+pub mod resizer;

@@ -56,6 +56,36 @@ async fn a_whole_life_leaves_nothing_behind_wherever_it_is_interrupted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_that_grows_gets_there_wherever_it_is_interrupted() {
+    at_every_call(|fuse| async {
+        let mut world = World::new().await;
+        {
+            let mut state = world.fake.state();
+            state.node_part = false;
+            state.expand.extend([Mishap::Do(Code::Unavailable)]);
+        }
+        world
+            .add_class("growing", serde_json::json!({"allowVolumeExpansion": true}))
+            .await;
+        world.start(fuse);
+        world.add_claim("growing").await;
+        world.until_settled().await;
+        crate::resizing::ask(&world, "2Gi").await;
+        world
+            .until("it has grown", |cluster, _| async move {
+                let claim = cluster.get::<Claim>(&data()).await?.expect("it is there");
+                Ok(claim.capacity_bytes() == 2 << 30 && claim.resize_status().is_none())
+            })
+            .await;
+        let volume = world.volume().await.expect("it is there");
+        assert_eq!(volume.capacity_bytes(), 2 << 30);
+        world.delete::<Claim>(&data()).await;
+        world.until_nothing_is_left().await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_claim_deleted_while_the_provisioner_is_down_leaves_nothing_behind() {
     at_every_call(|fuse| async {
         let mut world = World::new().await;

@@ -44,11 +44,22 @@ pub(crate) struct State {
     pub(crate) delete: VecDeque<Mishap>,
     pub(crate) publish: VecDeque<Mishap>,
     pub(crate) unpublish: VecDeque<Mishap>,
+    pub(crate) expand: VecDeque<Mishap>,
+    pub(crate) modify: VecDeque<Mishap>,
     pub(crate) capabilities: Vec<controller_capability::rpc::Type>,
     pub(crate) topology: bool,
     /// What volumes are short of.
     pub(crate) shortfall: i64,
     pub(crate) publish_requests: Vec<ControllerPublishVolumeRequest>,
+    pub(crate) expand_requests: Vec<ControllerExpandVolumeRequest>,
+    /// Whether growth has a node's part.
+    pub(crate) node_part: bool,
+    /// Whether the node service can grow volumes.
+    pub(crate) node_expands: bool,
+    /// The largest size that a volume can grow to.
+    pub(crate) most: i64,
+    /// The attributes that each volume was given last.
+    pub(crate) modified: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 #[derive(Clone)]
@@ -66,7 +77,11 @@ impl Fake {
                 Type::CreateDeleteVolume,
                 Type::PublishUnpublishVolume,
                 Type::PublishReadonly,
+                Type::ExpandVolume,
+                Type::ModifyVolume,
             ],
+            node_part: true,
+            most: i64::MAX,
             ..State::default()
         };
         let fake = Self {
@@ -247,6 +262,45 @@ impl Controller for Fake {
         })
     }
 
+    async fn controller_expand_volume(
+        &self,
+        request: Request<ControllerExpandVolumeRequest>,
+    ) -> Result<Response<ControllerExpandVolumeResponse>, Status> {
+        let request = request.into_inner();
+        let mut state = self.state();
+        state
+            .calls
+            .push(format!("ControllerExpandVolume {}", request.volume_id));
+        let asked = request.capacity_range.map_or(0, |r| r.required_bytes);
+        state.expand_requests.push(request);
+        if asked > state.most {
+            return Err(Status::out_of_range("no volume is that large"));
+        }
+        let mishap = state.expand.pop_front();
+        with_mishap(mishap, || ControllerExpandVolumeResponse {
+            capacity_bytes: asked - state.shortfall,
+            node_expansion_required: state.node_part,
+        })
+    }
+
+    async fn controller_modify_volume(
+        &self,
+        request: Request<ControllerModifyVolumeRequest>,
+    ) -> Result<Response<ControllerModifyVolumeResponse>, Status> {
+        let request = request.into_inner();
+        let mut state = self.state();
+        state
+            .calls
+            .push(format!("ControllerModifyVolume {}", request.volume_id));
+        let mishap = state.modify.pop_front();
+        with_mishap(mishap, || {
+            state
+                .modified
+                .insert(request.volume_id, request.mutable_parameters);
+            ControllerModifyVolumeResponse {}
+        })
+    }
+
     async fn controller_get_capabilities(
         &self,
         _: Request<ControllerGetCapabilitiesRequest>,
@@ -271,6 +325,22 @@ impl Controller for Fake {
 
 #[async_trait]
 impl Node for Fake {
+    async fn node_get_capabilities(
+        &self,
+        _: Request<NodeGetCapabilitiesRequest>,
+    ) -> Result<Response<NodeGetCapabilitiesResponse>, Status> {
+        use node_service_capability::{Rpc, Type, rpc};
+        let expands = self.state().node_expands;
+        let capability = expands.then(|| NodeServiceCapability {
+            r#type: Some(Type::Rpc(Rpc {
+                r#type: rpc::Type::ExpandVolume.into(),
+            })),
+        });
+        Ok(Response::new(NodeGetCapabilitiesResponse {
+            capabilities: capability.into_iter().collect(),
+        }))
+    }
+
     async fn node_get_info(
         &self,
         _: Request<NodeGetInfoRequest>,

@@ -6,4 +6,5 @@ mod driver;
 mod fuse;
 mod provisioning;
 mod registering;
+mod resizing;
 mod world;

@@ -9,7 +9,7 @@ use orlop_model::{
     well_known::PROVISIONING,
 };
 use orlop_runtime::{ApiError, Clock, Cluster, Preconditions, Process};
-use orlop_sidecars::{attacher, provisioner};
+use orlop_sidecars::{attacher, provisioner, resizer};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -84,7 +84,8 @@ impl World {
             .client()
             .with_gate(std::sync::Arc::new(fuse.clone()));
         provisioner::start(&process, driver.clone(), self.config.clone());
-        attacher::start(&process, driver, attacher::Config::default());
+        attacher::start(&process, driver.clone(), attacher::Config::default());
+        resizer::start(&process, driver, resizer::Config::default());
         process
     }
 
@@ -194,6 +195,21 @@ impl World {
 
     pub(crate) async fn claim(&self) -> Option<Claim> {
         self.cluster.get(&data()).await.expect("it answers")
+    }
+
+    /// An object with every field that the API server has of it.
+    pub(crate) async fn whole<K: Kind>(&self, key: &Key) -> Value {
+        let path = format!(
+            "/api/v1/namespaces/{}/{}/{}",
+            key.namespace,
+            K::PLURAL,
+            key.name
+        );
+        let request = http::Request::get(path)
+            .body(Vec::new())
+            .expect("a request");
+        let client = kube::Client::new(self.server.service(), "default");
+        client.request(request).await.expect("it answers")
     }
 
     pub(crate) async fn volume(&self) -> Option<Volume> {

@@ -1,0 +1,334 @@
+//! Carries out what is decided for claims whose attributes class changes.
+
+use std::sync::Arc;
+
+use orlop_csi::{CallError, Driver, Secrets, code_name, proto};
+use orlop_model::{
+    Claim, Key, Kind, ModifyStatus, Volume, VolumeAttributesClass, resize,
+    well_known::{CSI_PARAMETER_PREFIX, MODIFY_SECRET_NAME, MODIFY_SECRET_NAMESPACE},
+};
+use orlop_runtime::{ApiError, Cache, Clock, Cluster, EventType, Outcome, Patch, Recorder};
+use serde_json::{Value, json};
+use tracing::info;
+
+use super::{
+    AGAIN, Config, look_again,
+    setbacks::{Setbacks, Verdict},
+    unread, words,
+};
+use crate::{
+    credentials::{self, CredentialsError},
+    insist::insist,
+};
+
+mod decide;
+
+use decide::{Intent, Step, View, decide};
+
+type Goal<'a> = decide::Goal<'a, Arc<VolumeAttributesClass>>;
+
+/// Condition: a change of attributes is under way.
+const MODIFYING: &str = "ModifyingVolume";
+/// Condition: it failed.
+const MODIFY_ERROR: &str = "ModifyVolumeError";
+
+/// What the changer of attributes works with.
+pub(super) struct Attributes {
+    pub(super) cluster: Cluster,
+    pub(super) clock: Clock,
+    pub(super) driver: Driver,
+    pub(super) name: String,
+    pub(super) claims: Cache<Claim>,
+    pub(super) volumes: Cache<Volume>,
+    pub(super) classes: Cache<VolumeAttributesClass>,
+    pub(super) setbacks: Setbacks<String>,
+    pub(super) recorder: Recorder,
+    pub(super) config: Config,
+}
+
+/// Why a volume's attributes did not change.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Driver(#[from] CallError),
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+}
+
+/// Whether a change of a claim can change what is decided. What we write ourselves must not
+/// cut a backoff short.
+pub(super) fn stirs(old: Option<&Claim>, new: &Claim) -> bool {
+    fn matters(claim: &Claim) -> impl PartialEq {
+        (
+            claim.metadata.uid.clone(),
+            claim.spec.volume_name.clone(),
+            claim.phase(),
+            claim.spec.volume_attributes_class_name.clone(),
+            claim.status.current_volume_attributes_class_name.clone(),
+        )
+    }
+    old.is_none_or(|old| matters(old) != matters(new))
+}
+
+impl Attributes {
+    /// One look at one claim.
+    pub(super) async fn turn(&self, key: Key) -> Outcome {
+        let Some(claim) = self.claims.get(&key) else {
+            self.setbacks.forget(&key);
+            return Outcome::Done;
+        };
+        let step = self.step(&claim).await;
+        step.unwrap_or_else(|error| unread(&key, &error))
+    }
+
+    async fn step(&self, claim: &Claim) -> Result<Outcome, ApiError> {
+        let volume = self.volumes.named(&claim.spec.volume_name);
+        let view = View {
+            driver: &self.name,
+            claim,
+            volume: volume.as_deref(),
+            class: |name: &str| self.classes.named(name),
+            setback: self.setbacks.of(claim),
+        };
+        match decide(&view) {
+            Step::Leave => Ok(Outcome::Done),
+            Step::Later(rest) => Ok(Outcome::After(rest)),
+            Step::Wait { class } => self.wait(claim, class).await,
+            Step::Refuse { class } => self.refuse(claim, class).await,
+            Step::Cancel => self.cancel(claim).await,
+            Step::Modify(goal) => self.modify(claim, goal).await,
+        }
+    }
+
+    async fn wait(&self, claim: &Claim, class: &str) -> Result<Outcome, ApiError> {
+        let message = format!("VAC {class} does not exist.");
+        self.say(claim, EventType::Warning, "VolumeModifyFailed", message);
+        let status = json!({"modifyVolumeStatus": {
+            "status": ModifyStatus::Pending,
+            "targetVolumeAttributesClassName": class,
+        }});
+        let written = self.write(claim, status).await?;
+        // The class's creation wakes the claim.
+        Ok(written.map_or(AGAIN, |_| Outcome::Done))
+    }
+
+    async fn refuse(&self, claim: &Claim, class: &str) -> Result<Outcome, ApiError> {
+        let why = format!(
+            "VolumeAttributesClass {class} is not one of driver {}; choose another",
+            self.name
+        );
+        self.say(claim, EventType::Warning, "VolumeModifyFailed", &*why);
+        self.say_infeasible(claim, class, "InvalidArgument", &why)
+            .await
+    }
+
+    async fn cancel(&self, claim: &Claim) -> Result<Outcome, ApiError> {
+        let status = json!({
+            "modifyVolumeStatus": null,
+            "conditions": [resize::gone(MODIFYING), resize::gone(MODIFY_ERROR)],
+        });
+        let Some(claim) = self.write(claim, status).await? else {
+            return Ok(AGAIN);
+        };
+        self.setbacks.forget(&claim.key());
+        let message = "the change of the volume's attributes is no longer asked for";
+        self.say(&claim, EventType::Normal, "VolumeModifyCanceled", message);
+        Ok(Outcome::Done)
+    }
+
+    async fn modify(&self, claim: &Claim, goal: Goal<'_>) -> Result<Outcome, ApiError> {
+        let recorded = match goal.intent {
+            Intent::ToRecord => self.record(claim, goal.name).await?,
+            Intent::OnRecord => self.unchanged(claim).await?,
+        };
+        let Some(claim) = recorded else {
+            return Ok(AGAIN);
+        };
+        let (key, name) = (claim.key(), goal.name);
+        let message = format!("external resizer is modifying volume {key} with vac {name}");
+        self.say(&claim, EventType::Normal, "VolumeModify", message);
+        match self.ask(&claim, &goal).await {
+            Ok(()) => {
+                info!(claim = %key, class = name, "modified");
+                self.settle(&claim, &goal).await
+            }
+            Err(failure) => self.fail(&claim, &goal, &failure).await,
+        }
+    }
+
+    /// Puts the class on the claim; `None` if the claim has changed.
+    async fn record(&self, claim: &Claim, class: &str) -> Result<Option<Claim>, ApiError> {
+        let now = self.clock.now_seconds();
+        let message = "ModifyVolume operation in progress.";
+        let status = json!({
+            "modifyVolumeStatus": {
+                "status": ModifyStatus::InProgress,
+                "targetVolumeAttributesClassName": class,
+            },
+            "conditions": [
+                resize::holds(MODIFYING, "", message, now),
+                resize::gone(MODIFY_ERROR),
+            ],
+        });
+        self.write(claim, status).await
+    }
+
+    /// The claim if it is as we know it; `None` if it has changed.
+    async fn unchanged(&self, claim: &Claim) -> Result<Option<Claim>, ApiError> {
+        let live = self.cluster.get::<Claim>(&claim.key()).await?;
+        let Some(live) = live else { return Ok(None) };
+        self.claims.absorb(live.clone());
+        Ok((live.metadata.resource_version == claim.metadata.resource_version).then_some(live))
+    }
+
+    async fn ask(&self, claim: &Claim, goal: &Goal<'_>) -> Result<(), Failure> {
+        let mut parameters = goal.class.parameters.clone();
+        if self.config.extra_modify_metadata {
+            for (key, value) in [
+                ("pvc/name", &claim.metadata.name),
+                ("pvc/namespace", &claim.metadata.namespace),
+                ("pv/name", &goal.volume.metadata.name),
+            ] {
+                parameters.insert(format!("{CSI_PARAMETER_PREFIX}{key}"), value.clone());
+            }
+        }
+        let request = proto::ControllerModifyVolumeRequest {
+            volume_id: goal.csi.volume_handle.clone(),
+            secrets: self.secrets(goal).await?.into_request(),
+            mutable_parameters: parameters,
+        };
+        self.driver.controller_modify_volume(request).await?;
+        Ok(())
+    }
+
+    async fn secrets(&self, goal: &Goal<'_>) -> Result<Secrets, CredentialsError> {
+        let meta = &goal.volume.metadata;
+        let named = (
+            meta.annotation(MODIFY_SECRET_NAME),
+            meta.annotation(MODIFY_SECRET_NAMESPACE),
+        );
+        if let (Some(name), Some(namespace)) = named {
+            let key = Key::namespaced(namespace, name);
+            return credentials::fetch(&self.cluster, &key).await;
+        }
+        let secret = goal.csi.controller_expand_secret_ref.as_ref();
+        credentials::referenced(&self.cluster, secret).await
+    }
+
+    /// Says what is true now: first on the volume, then on the claim.
+    async fn settle(&self, claim: &Claim, goal: &Goal<'_>) -> Result<Outcome, ApiError> {
+        let changed = insist(&self.cluster, goal.volume, |now: &Volume| {
+            let has = now.spec.volume_attributes_class_name.as_deref();
+            let body = json!({"spec": {"volumeAttributesClassName": goal.name}});
+            (has != Some(goal.name)).then(|| Patch::merge_on(now, body))
+        })
+        .await?;
+        let Some(changed) = changed else {
+            return Ok(Outcome::Done);
+        };
+        self.volumes.absorb(changed);
+        let status = json!({
+            "currentVolumeAttributesClassName": goal.name,
+            "modifyVolumeStatus": null,
+            "conditions": [resize::gone(MODIFYING), resize::gone(MODIFY_ERROR)],
+        });
+        let Some(claim) = self.write(claim, status).await? else {
+            return Ok(AGAIN);
+        };
+        self.setbacks.forget(&claim.key());
+        let message = format!(
+            "external resizer modified volume {} with vac {} successfully",
+            claim.key(),
+            goal.name
+        );
+        self.say(&claim, EventType::Normal, "VolumeModifySuccessful", message);
+        // Meanwhile another class may be asked for.
+        Ok(AGAIN)
+    }
+
+    async fn fail(
+        &self,
+        claim: &Claim,
+        goal: &Goal<'_>,
+        failure: &Failure,
+    ) -> Result<Outcome, ApiError> {
+        let why = words(failure);
+        self.say(claim, EventType::Warning, "VolumeModifyFailed", &*why);
+        let (verdict, code) = match failure {
+            Failure::Driver(error) => (Verdict::of(error), code_name(error.code)),
+            Failure::Credentials(_) => (None, ""),
+        };
+        let Some(verdict) = verdict else {
+            self.setbacks.forget(&claim.key());
+            return Ok(Outcome::Retry);
+        };
+        if verdict == Verdict::Infeasible {
+            return self.say_infeasible(claim, goal.name, code, &why).await;
+        }
+        let (name, rest) = (goal.name.to_owned(), self.config.retry.most);
+        let news = self.setbacks.remember(claim, name, verdict, rest, &why);
+        if news {
+            let status = json!({"conditions": [self.error(code, &why)]});
+            if self.write(claim, status).await?.is_none() {
+                self.setbacks.forget(&claim.key());
+            }
+        }
+        Ok(Outcome::Retry)
+    }
+
+    async fn say_infeasible(
+        &self,
+        claim: &Claim,
+        class: &str,
+        code: &str,
+        why: &str,
+    ) -> Result<Outcome, ApiError> {
+        let rest = self.config.retry.most;
+        let verdict = Verdict::Infeasible;
+        let news = self
+            .setbacks
+            .remember(claim, class.to_owned(), verdict, rest, why);
+        let known = claim.status.modify_volume_status.as_ref();
+        let known = known.is_some_and(|s| s.status == ModifyStatus::Infeasible);
+        if news || !known {
+            let status = json!({
+                "modifyVolumeStatus": {
+                    "status": ModifyStatus::Infeasible,
+                    "targetVolumeAttributesClassName": class,
+                },
+                "conditions": [self.error(code, why)],
+            });
+            if self.write(claim, status).await?.is_none() {
+                self.setbacks.forget(&claim.key());
+                return Ok(AGAIN);
+            }
+        }
+        Ok(Outcome::After(rest))
+    }
+
+    fn error(&self, code: &str, why: &str) -> Value {
+        let message = format!("ModifyVolume failed with error: {why}. Waiting for retry.");
+        resize::holds(MODIFY_ERROR, code, &message, self.clock.now_seconds())
+    }
+
+    /// Writes on the very version of the claim that was looked at; `None` if it has changed.
+    async fn write(&self, claim: &Claim, status: Value) -> Result<Option<Claim>, ApiError> {
+        let patch = Patch::strategic_on(claim, json!({"status": status}));
+        let key = claim.key();
+        match self.cluster.patch_status::<Claim>(&key, &patch).await {
+            Ok(written) => {
+                self.claims.absorb(written.clone());
+                Ok(Some(written))
+            }
+            Err(error) if error.is_conflict() || error.is_not_found() => {
+                look_again(&self.cluster, &self.claims, &key).await?;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn say(&self, claim: &Claim, type_: EventType, reason: &str, message: impl Into<String>) {
+        self.recorder.say(claim, type_, reason, message);
+    }
+}
