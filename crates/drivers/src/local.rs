@@ -19,6 +19,7 @@ use tonic::{Request, Response, Status};
 
 mod audit;
 mod capability;
+mod condition;
 pub mod controller;
 mod fields;
 mod home;
@@ -29,8 +30,9 @@ pub mod node;
 mod parameters;
 mod pool;
 mod pools;
+mod reach;
 mod room;
-mod size;
+pub mod size;
 pub mod topology;
 mod volume;
 
@@ -39,6 +41,7 @@ pub use home::{Home, PoolName};
 pub use identity::IdentityService;
 pub use pool::{OpenError, Pool};
 pub use pools::Pools;
+pub use reach::Reach;
 pub use room::{Allocation, Overcommit, Reserve, Rules};
 pub use volume::{NodeName, VolumeId};
 
@@ -61,6 +64,8 @@ pub struct LocalConfig {
     pub rules: Rules,
     /// How many volumes a node may use at once; 0 sets no limit.
     pub max_volumes: u32,
+    /// Where the paths that a node's callers name must be; anywhere for nodes without a word.
+    pub reaches: BTreeMap<NodeName, Reach>,
 }
 
 impl LocalConfig {
@@ -78,6 +83,7 @@ impl LocalConfig {
             pools: pools.collect(),
             rules: Rules::default(),
             max_volumes: 0,
+            reaches: BTreeMap::new(),
         }
     }
 }
@@ -117,6 +123,7 @@ impl LocalDriver {
             pools,
             rules,
             max_volumes,
+            reaches,
         } = config;
         orlop_csi::limits::plugin_name(&driver_name).map_err(StartError::Name)?;
         for Home { node, .. } in pools.keys() {
@@ -132,6 +139,7 @@ impl LocalDriver {
             default_fs,
             rules,
             max_volumes,
+            reaches,
         };
         let pools = Pools::open(common, &pools)?;
         Ok(Self {

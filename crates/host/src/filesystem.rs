@@ -327,6 +327,35 @@ pub fn grow(kind: FsKind, device: &Path, mounted_at: &Path) -> Result<(), GrowEr
     .map_err(|source| GrowError::Program { kind, source })
 }
 
+/// Grows a file system in an image that is not mounted, if its kind can be grown so: nothing else
+/// than ext4, which needs no capability for it that way.
+pub fn grow_image(kind: FsKind, image: &Path) -> Result<Grown, GrowError> {
+    match kind {
+        FsKind::Ext4 => {
+            let fixed = ["-f", "-p", "--"].map(OsStr::new);
+            let checked = match E2FSCK.run(&[&fixed[..], &[image.as_os_str()]].concat()) {
+                // 1: errors were corrected.
+                Err(ProgramError::Failed { code: Some(1), .. }) => Ok(()),
+                other => other,
+            };
+            checked
+                .and_then(|()| RESIZE2FS.run(&["--".as_ref(), image.as_os_str()]))
+                .map_err(|source| GrowError::Program { kind, source })?;
+            Ok(Grown::Now)
+        }
+        FsKind::Xfs | FsKind::Btrfs => Ok(Grown::OnlyMounted),
+    }
+}
+
+/// What became of a wish to grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grown {
+    /// It is done.
+    Now,
+    /// This kind grows while mounted, and only then.
+    OnlyMounted,
+}
+
 /// How full a file system is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {

@@ -74,10 +74,13 @@ pub enum AttachError {
         attempts: usize,
     },
     /// The kernel has no more devices.
-    #[error("the kernel gives no more loop devices")]
+    #[error("the kernel gives no more loop devices; detach some, or raise max_loop")]
     NoneLeft(#[source] io::Error),
     /// The device node did not open.
-    #[error("could not open {}", device.display())]
+    #[error(
+        "could not open {}; in a container, mount the host's /dev into it",
+        device.display()
+    )]
     OpenDevice {
         /// The node.
         device: PathBuf,
@@ -209,6 +212,21 @@ impl LoopDevice {
     /// Makes the device as large as its file has become.
     pub fn refresh_size(&self) -> io::Result<()> {
         Ok(kernel::set_capacity(&self.file)?)
+    }
+
+    /// Sets how far the kernel reads ahead on it.
+    pub fn set_read_ahead(&self, kib: u32) -> io::Result<()> {
+        Ok(kernel::set_read_ahead(
+            &self.file,
+            libc::c_ulong::from(kib) * 2,
+        )?)
+    }
+
+    /// Keeps discards from making holes in the file. The device must not be mounted yet.
+    pub fn forbid_discards(&self) -> io::Result<()> {
+        // There is no other interface for it than this file.
+        let path = format!("/sys/block/loop{}/queue/discard_max_bytes", self.number);
+        std::fs::write(path, "0")
     }
 
     /// Gives the file back. If somebody else still has the device open, the kernel waits for them.

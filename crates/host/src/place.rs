@@ -86,6 +86,31 @@ impl Place {
         })
     }
 
+    /// Holds the parent of a path that must be below `root`, and reached without a link on the way.
+    ///
+    /// Links in the root's own path are followed: whoever chose it owns it. A path elsewhere is
+    /// [`io::ErrorKind::PermissionDenied`].
+    pub fn beneath(root: &Path, path: &Path) -> io::Result<Self> {
+        let outside = || io::Error::new(io::ErrorKind::PermissionDenied, "the path is outside");
+        if !is_plain_absolute(path) {
+            return Err(invalid("the path is not absolute or contains `..`"));
+        }
+        let relative = path.strip_prefix(root).map_err(|_| outside())?;
+        let (Some(parent), Some(name)) = (relative.parent(), relative.file_name()) else {
+            return Err(outside());
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut held = rustix::fs::open(root, flags, Mode::empty())?;
+        if !parent.as_os_str().is_empty() {
+            held = openat2(held.as_fd(), parent, flags, BENEATH)?;
+        }
+        Ok(Self {
+            parent: held,
+            name: name.to_owned(),
+            path: path.to_owned(),
+        })
+    }
+
     /// The path that this place was asked for by.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -168,6 +193,19 @@ impl Place {
                 Occupant::Plain(Kind::File) | Occupant::Mounted { .. } => Ok(()),
                 _ => Err(invalid("something other than a regular file is in the way")),
             },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether a regular file with something in it is here, and no mount.
+    pub fn is_filled_file(&self) -> io::Result<bool> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        match rustix::fs::statat(&self.parent, &self.name, flags) {
+            Ok(found) => {
+                let file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+                Ok(file && found.st_size > 0)
+            }
+            Err(rustix::io::Errno::NOENT) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -291,6 +329,36 @@ mod tests {
         for path in ["relative/x", "/tmp/../etc", "/", "", "/tmp/x/.."] {
             assert!(Place::at(Path::new(path)).is_err(), "{path}");
         }
+    }
+
+    #[test]
+    fn a_place_beneath_a_root_is_reached_without_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::create_dir_all(dir.path().join("outside")).unwrap();
+        symlink("../outside", root.join("out")).unwrap();
+        symlink("a", root.join("in")).unwrap();
+        for inside in ["x", "a/x", "a/b/x", "a/b"] {
+            Place::beneath(&root, &root.join(inside)).unwrap();
+        }
+        for outside in [
+            "",
+            "..",
+            "../outside/x",
+            "out/x",
+            "in/x",
+            "a/../../outside/x",
+        ] {
+            assert!(
+                Place::beneath(&root, &root.join(outside)).is_err(),
+                "{outside}"
+            );
+        }
+        let elsewhere = Place::beneath(&root, Path::new("/etc/x")).unwrap_err();
+        assert_eq!(elsewhere.kind(), io::ErrorKind::PermissionDenied);
+        // A name that only begins like the root's.
+        assert!(Place::beneath(&root, &dir.path().join("root-too/x")).is_err());
     }
 
     #[test]

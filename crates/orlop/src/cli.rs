@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
+use orlop_drivers::local::{Overcommit, PoolName, Reserve, size};
 
 /// The whole Kubernetes storage stack as one binary.
 #[derive(Debug, Parser)]
@@ -136,9 +137,70 @@ pub(crate) struct DriverLocal {
     /// The driver's name.
     #[arg(long, default_value = "local.csi.orlop.dev")]
     pub(crate) drivername: String,
-    /// The folder that volumes are kept in.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) pool: PathBuf,
+    /// A folder that volumes are kept in, and its name for classes; may be repeated.
+    #[arg(long, required = true, value_name = "[NAME=]DIR")]
+    pub(crate) pool: Vec<PoolArg>,
+    /// How many times over thin volumes may be promised what the pools have.
+    #[arg(long, default_value = "1", value_name = "FACTOR", value_parser = overcommit)]
+    pub(crate) overcommit: Overcommit,
+    /// What of each pool's file system stays free for the host: bytes (10Gi) or a share (5%).
+    #[arg(long, default_value = "5%", value_name = "SIZE", value_parser = reserve)]
+    pub(crate) reserve: Reserve,
+    /// How many volumes this node may use at once; 0 sets no limit.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) max_volumes: u32,
+    /// The kubelet's folder: no path that a caller names may be outside of it. `/` means anywhere.
+    #[arg(long, default_value = "/var/lib/kubelet", value_name = "DIR")]
+    pub(crate) kubelet_dir: PathBuf,
+}
+
+/// `--pool`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PoolArg {
+    /// Its name.
+    pub(crate) name: PoolName,
+    /// Where it is.
+    pub(crate) folder: PathBuf,
+}
+
+impl std::str::FromStr for PoolArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, folder) = match text.split_once('=') {
+            // A folder's path may have such a sign in it.
+            Some((name, folder)) if !name.contains('/') => {
+                let parsed = PoolName::parse(name);
+                (
+                    parsed.ok_or_else(|| format!("{name:?} is no name for a pool"))?,
+                    folder,
+                )
+            }
+            _ => (PoolName::default(), text),
+        };
+        if folder.is_empty() {
+            return Err("the folder is missing".to_owned());
+        }
+        let folder = PathBuf::from(folder);
+        Ok(Self { name, folder })
+    }
+}
+
+fn overcommit(text: &str) -> Result<Overcommit, String> {
+    let factor = text.parse().ok().and_then(Overcommit::new);
+    factor.ok_or_else(|| "use a factor of at least 1".to_owned())
+}
+
+fn reserve(text: &str) -> Result<Reserve, String> {
+    let parsed = match text.strip_suffix('%') {
+        Some(percent) => percent
+            .parse()
+            .ok()
+            .filter(|percent| *percent < 100)
+            .map(Reserve::Percent),
+        None => size::bytes(text).map(Reserve::Bytes),
+    };
+    parsed.ok_or_else(|| "use bytes, a quantity such as 10Gi, or a share such as 5%".to_owned())
 }
 
 /// How to reach the cluster.
@@ -216,4 +278,34 @@ pub(crate) struct NodeRegistrar {
     /// Where the kubelet looks for registration sockets.
     #[arg(long, default_value = "/registration", value_name = "DIR")]
     pub(crate) plugin_registration_path: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_a_folder_with_or_without_a_name() {
+        let parse = |text: &str| text.parse::<PoolArg>();
+        let pool = |name, folder: &str| PoolArg {
+            name: PoolName::parse(name).unwrap(),
+            folder: folder.into(),
+        };
+        assert_eq!(parse("/srv"), Ok(pool("default", "/srv")));
+        assert_eq!(parse("fast=/srv/a=b"), Ok(pool("fast", "/srv/a=b")));
+        assert_eq!(parse("/srv/a=b"), Ok(pool("default", "/srv/a=b")));
+        for wrong in ["", "fast=", "-x=/srv"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_reserve_is_a_size_or_a_share() {
+        assert_eq!(reserve("10Gi"), Ok(Reserve::Bytes(10 << 30)));
+        assert_eq!(reserve("5%"), Ok(Reserve::Percent(5)));
+        for wrong in ["", "100%", "-1", "5 %"] {
+            assert!(reserve(wrong).is_err(), "{wrong}");
+        }
+        assert!(overcommit("0.5").is_err() && overcommit("2.5").is_ok());
+    }
 }

@@ -3,10 +3,10 @@
 use crate::voice::say;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use orlop_csi::server;
 use orlop_csi::{Driver, DriverInfo};
-use orlop_drivers::local::{LocalConfig, LocalDriver, NodeName};
+use orlop_drivers::local::{Home, LocalConfig, LocalDriver, NodeName, Reach, Rules};
 
 use crate::{cli, up::preflight, up::terminated};
 
@@ -16,12 +16,36 @@ pub(crate) async fn local(args: cli::DriverLocal) -> Result<()> {
         nodeid,
         drivername,
         pool,
+        overcommit,
+        reserve,
+        max_volumes,
+        kubelet_dir,
     } = args;
     preflight::root()?;
     preflight::local_driver()?;
     let node = NodeName(nodeid);
-    let mut config = LocalConfig::new(BTreeMap::from([(node.clone(), pool)]));
-    config.driver_name = drivername;
+    let mut pools = BTreeMap::new();
+    for cli::PoolArg { name, folder } in pool {
+        let home = Home {
+            node: node.clone(),
+            pool: name.clone(),
+        };
+        ensure!(
+            pools.insert(home, folder).is_none(),
+            "there are two pools {name}: give each a name of its own, --pool NAME=DIR"
+        );
+    }
+    let config = LocalConfig {
+        driver_name: drivername,
+        pools,
+        rules: Rules {
+            overcommit,
+            reserve,
+        },
+        max_volumes,
+        reaches: BTreeMap::from([(node.clone(), Reach::below(&kubelet_dir))]),
+        ..LocalConfig::new(BTreeMap::new())
+    };
     let driver = tokio::task::spawn_blocking(move || LocalDriver::open(config))
         .await?
         .context("the driver could not start")?;

@@ -19,6 +19,7 @@ mod delete;
 mod expand;
 mod get;
 mod list;
+mod modify;
 mod publish;
 mod unpublish;
 mod validate;
@@ -29,6 +30,7 @@ pub use delete::DeleteError;
 pub use expand::ExpandError;
 pub use get::GetError;
 pub use list::ListError;
+pub use modify::ModifyError;
 pub use publish::PublishError;
 pub use unpublish::UnpublishError;
 pub use validate::ValidateError;
@@ -46,7 +48,7 @@ impl ControllerService {
 }
 
 /// What the service can do.
-const CAPABILITIES: [Rpc; 9] = [
+const CAPABILITIES: &[Rpc] = &[
     Rpc::CreateDeleteVolume,
     Rpc::PublishUnpublishVolume,
     Rpc::PublishReadonly,
@@ -56,6 +58,8 @@ const CAPABILITIES: [Rpc; 9] = [
     Rpc::GetVolume,
     Rpc::ExpandVolume,
     Rpc::SingleNodeMultiWriter,
+    Rpc::VolumeCondition,
+    Rpc::ModifyVolume,
 ];
 
 /// A volume in the protocol's words.
@@ -134,11 +138,12 @@ impl Controller for ControllerService {
         _request: Request<proto::ControllerGetCapabilitiesRequest>,
     ) -> Result<Response<proto::ControllerGetCapabilitiesResponse>, Status> {
         use proto::controller_service_capability::{Rpc as Wire, Type};
-        let capabilities = CAPABILITIES
-            .map(|rpc| proto::ControllerServiceCapability {
-                r#type: Some(Type::Rpc(Wire { r#type: rpc.into() })),
-            })
-            .to_vec();
+        let capability = |rpc: &Rpc| proto::ControllerServiceCapability {
+            r#type: Some(Type::Rpc(Wire {
+                r#type: (*rpc).into(),
+            })),
+        };
+        let capabilities = CAPABILITIES.iter().map(capability).collect();
         Ok(Response::new(proto::ControllerGetCapabilitiesResponse {
             capabilities,
         }))
@@ -188,9 +193,9 @@ impl Controller for ControllerService {
 
     async fn controller_modify_volume(
         &self,
-        _request: Request<proto::ControllerModifyVolumeRequest>,
+        request: Request<proto::ControllerModifyVolumeRequest>,
     ) -> Result<Response<proto::ControllerModifyVolumeResponse>, Status> {
-        Err(unimplemented("ControllerModifyVolume"))
+        serve(&self.pools, request, modify::modify).await
     }
 }
 

@@ -17,6 +17,14 @@ pub enum FieldError {
     /// Not a path that we follow.
     #[error("{0} is not an absolute path without `..`")]
     Path(&'static str),
+    /// Not where paths of callers must be.
+    #[error("{field} is not below {}, the kubelet's folder (--kubelet-dir)", folder.display())]
+    Outside {
+        /// The field.
+        field: &'static str,
+        /// Where it should be.
+        folder: PathBuf,
+    },
 }
 
 impl FieldError {

@@ -4,18 +4,23 @@
 //! `node.json` says what was meant, and is written before the mount that it speaks of. So whatever
 //! a killed driver left is either finished by a repeated call or undone by its inverse.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use orlop_csi::proto;
 use orlop_csi::proto::node_server::Node;
 use orlop_csi::proto::node_service_capability::rpc::Type as Rpc;
+use orlop_host::Place;
 use tonic::{Request, Response, Status};
 
 use super::pools::{FindError, Pools, Volume};
-use super::volume::NodeName;
+use super::reach::Reach;
+use super::volume::{NodeName, VolumeId};
 use super::{serve, topology};
 
 mod expand;
+mod inline;
 mod observe;
 mod publish;
 mod stage;
@@ -24,6 +29,7 @@ mod unpublish;
 mod unstage;
 
 pub use expand::ExpandError;
+pub use inline::InlineError;
 pub use observe::ObserveError;
 pub(super) use observe::Use;
 pub use publish::PublishError;
@@ -40,11 +46,12 @@ pub struct NodeService {
 }
 
 /// What the service can do.
-const CAPABILITIES: [Rpc; 4] = [
+const CAPABILITIES: [Rpc; 5] = [
     Rpc::StageUnstageVolume,
     Rpc::GetVolumeStats,
     Rpc::ExpandVolume,
     Rpc::SingleNodeMultiWriter,
+    Rpc::VolumeCondition,
 ];
 
 impl NodeService {
@@ -60,15 +67,36 @@ struct Here<'a> {
     node: &'a NodeName,
 }
 
-impl Here<'_> {
-    /// A volume of this node; those of others are unknown here.
+impl<'a> Here<'a> {
+    /// A volume of this node, by our id or by the kubelet's for one that is inline; those of other
+    /// nodes are unknown here.
     fn find(&self, id: &str) -> Result<Volume, FindError> {
-        let volume = self.pools.find(id)?;
-        if volume.home.node == *self.node {
-            Ok(volume)
-        } else {
-            Err(FindError::Unknown { id: id.to_owned() })
+        let inline;
+        let ours = match VolumeId::parse(id) {
+            Some(_) => id,
+            None => {
+                inline = VolumeId::of_inline(id);
+                inline.as_str()
+            }
+        };
+        let unknown = || FindError::Unknown {
+            id: id.chars().take(64).collect(),
+        };
+        match self.pools.find(ours) {
+            Ok(volume) if volume.home.node == *self.node => Ok(volume),
+            Ok(_) | Err(FindError::Unknown { .. }) => Err(unknown()),
+            Err(broken @ FindError::Broken { .. }) => Err(broken),
         }
+    }
+
+    /// Which paths may be named here.
+    fn reach(&self) -> &'a Reach {
+        self.pools.reach(self.node)
+    }
+
+    /// The place at a path, held.
+    fn place(&self, path: &Path) -> io::Result<Place> {
+        self.reach().place(path)
     }
 }
 

@@ -14,6 +14,7 @@ use tonic::Code;
 use super::home::{Home, PoolName};
 use super::in_flight::InFlight;
 use super::pool::{OpenError, Pool, Presence, StoreError};
+use super::reach::Reach;
 use super::room::{self, Allocation, Measured, Rules};
 use super::volume::{Lifetime, NodeName, VolumeId, VolumeRecord};
 
@@ -28,6 +29,7 @@ pub struct Pools {
     default_fs: FsKind,
     rules: Rules,
     max_volumes: u32,
+    reaches: BTreeMap<NodeName, Reach>,
     pools: BTreeMap<Home, Pool>,
     index: Mutex<Index>,
     in_flight: InFlight,
@@ -40,6 +42,7 @@ pub(super) struct Common {
     pub default_fs: FsKind,
     pub rules: Rules,
     pub max_volumes: u32,
+    pub reaches: BTreeMap<NodeName, Reach>,
 }
 
 /// A volume and where it is.
@@ -146,6 +149,7 @@ impl Pools {
             default_fs,
             rules,
             max_volumes,
+            reaches,
         } = common;
         let mut pools = BTreeMap::new();
         let mut index = Index::default();
@@ -159,6 +163,7 @@ impl Pools {
             default_fs,
             rules,
             max_volumes,
+            reaches,
             pools,
             index: Mutex::new(index),
             in_flight: InFlight::default(),
@@ -181,6 +186,12 @@ impl Pools {
     #[must_use]
     pub fn max_volumes(&self) -> u32 {
         self.max_volumes
+    }
+
+    /// Which paths a node's callers may name.
+    #[must_use]
+    pub fn reach(&self, node: &NodeName) -> &Reach {
+        self.reaches.get(node).unwrap_or(&Reach::Anywhere)
     }
 
     /// The nodes that have a pool.
@@ -290,6 +301,26 @@ impl Pools {
         allocation: Allocation,
     ) -> Result<u64, ReserveError> {
         self.available_in(&self.index(), home, allocation, u64::MAX)
+    }
+
+    /// Refuses unless a volume could be given all the blocks that it was promised.
+    pub(super) fn room_to_thicken(&self, volume: &Volume) -> Result<(), ReserveError> {
+        let (home, record) = (&volume.home, &volume.record);
+        let mut index = self.index();
+        index.unpromise(home, record.allocation, record.capacity_bytes);
+        let available = self.available_in(&index, home, Allocation::Thick, record.capacity_bytes);
+        index.promise(home, record.allocation, record.capacity_bytes);
+        let available = available?;
+        let has = self.pool(home).allocated_bytes(&record.id).unwrap_or(0);
+        let wanted = record.capacity_bytes.saturating_sub(has);
+        if wanted > available {
+            return Err(ReserveError::NoSpace {
+                home: home.clone(),
+                wanted,
+                available,
+            });
+        }
+        Ok(())
     }
 
     /// At least `enough` if there is as much, else exactly what is left.

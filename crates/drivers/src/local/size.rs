@@ -13,6 +13,26 @@ pub(super) const DEFAULT: u64 = 1 << 30;
 /// The smallest volume of any kind.
 pub(super) const SMALLEST: u64 = 8 << 20;
 
+/// A size as Kubernetes writes it: whole bytes, or with a unit such as `Gi` or `G`.
+#[must_use]
+pub fn bytes(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (count, unit) = text.split_at(digits);
+    let factor: u64 = match unit {
+        "" => 1,
+        "k" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "T" => 1_000_000_000_000,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        "Ti" => 1 << 40,
+        _ => return None,
+    };
+    count.parse::<u64>().ok()?.checked_mul(factor)
+}
+
 /// A range of sizes that makes sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SizeRange {
@@ -133,6 +153,16 @@ mod tests {
             choose(i64::MAX, 0),
             Err(SizeError::OutOfRange { .. })
         ));
+    }
+
+    #[test]
+    fn sizes_are_read_as_kubernetes_writes_them() {
+        assert_eq!(bytes("1Gi"), Some(1 << 30));
+        assert_eq!(bytes("5G"), Some(5_000_000_000));
+        assert_eq!(bytes("4096"), Some(4096));
+        for wrong in ["", "Gi", "1.5Gi", "-1", "1 Gi", "1gb", "99999999Ti"] {
+            assert_eq!(bytes(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -18,7 +18,10 @@ use node::NodeService;
 
 mod controller_calls;
 mod crash;
+mod inline;
+mod late;
 mod life;
+mod pools;
 mod refusals;
 
 const GIB: i64 = 1 << 30;

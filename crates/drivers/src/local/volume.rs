@@ -38,8 +38,7 @@ impl VolumeId {
     /// The id of an inline volume, whose own id the kubelet chose.
     #[must_use]
     pub fn of_inline(kubelet_id: &str) -> Self {
-        // No name of a volume can begin like this.
-        Self::of_name(&format!("\0inline\0{kubelet_id}"))
+        Self::of_name(&inline_name(kubelet_id))
     }
 
     /// Recognises an id of ours.
@@ -58,6 +57,11 @@ impl VolumeId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// The name of an inline volume. No name that is asked for can begin like this.
+pub(super) fn inline_name(kubelet_id: &str) -> String {
+    format!("\0inline\0{kubelet_id}")
 }
 
 impl fmt::Display for VolumeId {

@@ -17,6 +17,7 @@ const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
 const LOOP_GET_STATUS64: libc::c_ulong = 0x4C05;
 const LOOP_SET_CAPACITY: libc::c_ulong = 0x4C07;
 const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
+const BLKRASET: libc::c_ulong = 0x1262;
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
 
 const LO_FLAGS_READ_ONLY: u32 = 1;
@@ -140,6 +141,12 @@ pub(super) fn clear(device: &File) -> Result<(), Errno> {
 /// Reads the file's size again.
 pub(super) fn set_capacity(device: &File) -> Result<(), Errno> {
     plain(device.as_raw_fd(), LOOP_SET_CAPACITY).map(|_| ())
+}
+
+/// How far the kernel reads ahead, in sectors of 512 bytes.
+pub(super) fn set_read_ahead(device: &File, sectors: libc::c_ulong) -> Result<(), Errno> {
+    // SAFETY: BLKRASET takes its argument by value; the kernel touches no memory of ours.
+    checked(unsafe { libc::ioctl(device.as_raw_fd(), BLKRASET, sectors) }).map(|_| ())
 }
 
 fn plain(fd: RawFd, request: libc::c_ulong) -> Result<i32, Errno> {

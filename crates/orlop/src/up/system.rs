@@ -18,7 +18,7 @@ use orlop_csi::{
     metrics::{Metrics as CallMetrics, Side},
     server::Services,
 };
-use orlop_drivers::local::{DRIVER_NAME, LocalConfig, LocalDriver, NodeName};
+use orlop_drivers::local::{DRIVER_NAME, LocalConfig, LocalDriver, NodeName, Reach};
 use orlop_host::{Lock, sandbox::ShimCommand};
 use orlop_model::{CsiNode, Key, Node, Pod};
 use orlop_node::{
@@ -327,7 +327,11 @@ async fn start_local(layout: &Layout, nodes: &[String], sockets: &Sockets) -> Re
     for pool in pools.values() {
         make_folder(pool)?;
     }
-    let config = LocalConfig::new(pools);
+    let mut config = LocalConfig::new(pools);
+    config.reaches = nodes
+        .iter()
+        .map(|n| (NodeName(n.clone()), Reach::below(&layout.node(n))))
+        .collect();
     let driver = tokio::task::spawn_blocking(move || LocalDriver::open(config))
         .await?
         .context("the local driver could not start")?;

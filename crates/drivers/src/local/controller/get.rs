@@ -6,6 +6,7 @@ use orlop_csi::server::CsiError;
 use tonic::Code;
 
 use super::{published_nodes, to_wire};
+use crate::local::condition;
 use crate::local::fields::{self, FieldError};
 use crate::local::pools::{FindError, Pools};
 
@@ -38,7 +39,7 @@ pub(super) fn get(
         volume: Some(to_wire(pools, &volume)),
         status: Some(VolumeStatus {
             published_node_ids: published_nodes(&volume),
-            volume_condition: None,
+            volume_condition: Some(condition::of(pools, &volume)),
         }),
     })
 }

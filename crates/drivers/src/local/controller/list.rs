@@ -9,6 +9,7 @@ use orlop_csi::server::CsiError;
 use tonic::Code;
 
 use super::{published_nodes, to_wire};
+use crate::local::condition;
 use crate::local::pools::Pools;
 
 /// Why volumes could not be listed.
@@ -51,7 +52,7 @@ pub(super) fn list(
             volume: Some(to_wire(pools, volume)),
             status: Some(VolumeStatus {
                 published_node_ids: published_nodes(volume),
-                volume_condition: None,
+                volume_condition: Some(condition::of(pools, volume)),
             }),
         })
         .collect();

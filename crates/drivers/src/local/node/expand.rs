@@ -13,7 +13,8 @@ use super::observe::{ObserveError, Use};
 use super::stats::form_at;
 use crate::local::capability::Access;
 use crate::local::fields::{self, FieldError};
-use crate::local::pools::FindError;
+use crate::local::pool::StoreError;
+use crate::local::pools::{FindError, Volume};
 use crate::local::size::{SizeError, SizeRange};
 use crate::local::volume::{Staged, VolumeId};
 
@@ -62,6 +63,15 @@ pub enum ExpandError {
         #[source]
         source: ObserveError,
     },
+    /// A record could not be written.
+    #[error("could not record the growth of volume {id}")]
+    Store {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
     /// The device did not follow its image.
     #[error("could not grow the device of volume {id}")]
     Device {
@@ -98,6 +108,7 @@ impl CsiError for ExpandError {
                 ..
             } => Code::FailedPrecondition,
             Self::Observe { source, .. } => source.code(),
+            Self::Store { source, .. } => source.code(),
             Self::Device { .. }
             | Self::Grow {
                 source: GrowError::Capabilities(_) | GrowError::Program { .. },
@@ -138,12 +149,29 @@ pub(super) fn expand(
         &found.record.staged,
         found.writable(),
     ) {
-        (Some(form), Some(staged), Some(_)) => grow(&id, form, staged, &found)?,
+        (Some(form), Some(staged), Some(_)) => {
+            grow(&id, form, staged, &found)?;
+            record_growth(here, volume)?;
+        }
         _ => return Err(ExpandError::NotThere { id, path }),
     }
     Ok(proto::NodeExpandVolumeResponse {
         capacity_bytes: i64::try_from(size).unwrap_or(i64::MAX),
     })
+}
+
+/// Notes for how large a size the file system was grown, so that staging need not do it again.
+fn record_growth(here: Here<'_>, mut volume: Volume) -> Result<(), ExpandError> {
+    if volume.record.file_system_bytes == volume.record.capacity_bytes {
+        return Ok(());
+    }
+    volume.record.file_system_bytes = volume.record.capacity_bytes;
+    here.pools
+        .save(&volume)
+        .map_err(|source| ExpandError::Store {
+            id: volume.record.id.clone(),
+            source,
+        })
 }
 
 fn grow(id: &VolumeId, form: Access, staged: &Staged, found: &Use) -> Result<(), ExpandError> {

@@ -8,12 +8,12 @@ use std::path::Path;
 
 use orlop_host::loopdev::{Access, Lifetime, LoopStatus};
 use orlop_host::place::{Kind, Occupant};
-use orlop_host::{DeviceNumber, LoopDevice, MountTable, Place};
+use orlop_host::{DeviceNumber, LoopDevice, Mount, MountTable, Place};
 use tonic::Code;
 
 use crate::local::pool::StoreError;
 use crate::local::pools::{Pools, Volume};
-use crate::local::volume::NodeRecord;
+use crate::local::volume::{NodeRecord, Staged};
 
 /// Why the state of a volume on its node could not be seen or tidied.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +68,8 @@ pub(in crate::local) struct Use {
     pub(super) image: File,
     /// The loop devices that have it.
     pub(super) devices: Vec<Device>,
+    /// The mounts of those devices.
+    mounts: Vec<Mount>,
 }
 
 /// A loop device of the volume.
@@ -89,17 +91,24 @@ impl Use {
             .map_err(ObserveError::Store)?;
         let found = LoopDevice::find(&image).map_err(ObserveError::Devices)?;
         let mut devices = Vec::with_capacity(found.len());
+        let mut mounts = Vec::new();
         if !found.is_empty() {
-            let mounts = MountTable::read().map_err(ObserveError::Mounts)?;
+            let table = MountTable::read().map_err(ObserveError::Mounts)?;
             for device in found {
                 let Some(status) = device.status().map_err(ObserveError::Devices)? else {
                     continue;
                 };
-                let mounted = mounts.of_device(device.device_number()).next().is_some();
+                // A Btrfs has a device number of its own and tells its device by name only.
+                let (number, path) = (device.device_number(), device.path());
+                let of_it = table
+                    .iter()
+                    .filter(|it| it.device == number || it.source == path.as_os_str());
+                let before = mounts.len();
+                mounts.extend(of_it.cloned());
                 devices.push(Device {
                     device,
                     status,
-                    mounted,
+                    mounted: mounts.len() > before,
                 });
             }
         }
@@ -107,6 +116,7 @@ impl Use {
             record,
             image,
             devices,
+            mounts,
         })
     }
 
@@ -119,6 +129,23 @@ impl Use {
     /// Gives back all devices. Those that somebody still has open go with the last closer.
     pub(in crate::local) fn release_devices(self) -> Result<(), ObserveError> {
         self.devices.into_iter().try_for_each(Device::release)
+    }
+
+    /// Sets how far the kernel reads ahead on the devices that the volume has.
+    pub(in crate::local) fn set_read_ahead(&self, kib: u32) -> io::Result<()> {
+        self.devices
+            .iter()
+            .try_for_each(|device| device.device.set_read_ahead(kib))
+    }
+
+    /// Whether the kernel has made a file system read-only that was mounted writable.
+    pub(super) fn is_shut_down(&self) -> bool {
+        let writable = |staged: &Staged| !staged.publication.read_only;
+        self.record.staged.as_ref().is_some_and(writable)
+            && self
+                .mounts
+                .iter()
+                .any(|mount| mount.super_options.iter().any(|option| option == "ro"))
     }
 
     /// The device that can be written to, if there is one.
@@ -165,7 +192,11 @@ impl Use {
                 kind: Kind::BlockDevice(number),
                 ..
             } if ours(number) => Shown::Volume,
-            Occupant::Mounted { device, .. } if ours(device) => Shown::Volume,
+            Occupant::Mounted { device, mount, .. }
+                if ours(device) || self.mounts.iter().any(|it| it.id == mount) =>
+            {
+                Shown::Volume
+            }
             Occupant::Mounted { .. } => Shown::Foreign,
             Occupant::Unreachable => Shown::Unreachable,
         }

@@ -8,8 +8,8 @@ use orlop_host::loopdev::{Access as DeviceAccess, Lifetime};
 use orlop_host::mount::{self, Depth, Restrictions};
 use orlop_host::{LoopDevice, Place};
 
-use super::Here;
 use super::observe::{ObserveError, Shown, Use};
+use super::{Here, inline};
 use crate::local::capability::{Access, Capability, Mode, MountOptions};
 use crate::local::fields::{self, FieldError};
 use crate::local::parameters;
@@ -37,10 +37,10 @@ impl Wanted {
         wire: &proto::VolumeCapability,
     ) -> Result<Self, PublishError> {
         let id = || volume.record.id.clone();
-        let target = fields::absolute("target_path", &request.target_path)?;
+        let target = here.reach().absolute("target_path", &request.target_path)?;
         let staging = match request.staging_target_path.as_str() {
             "" => None,
-            path => Some(fields::absolute("staging_target_path", path)?),
+            path => Some(here.reach().absolute("staging_target_path", path)?),
         };
         let default =
             parameters::file_system(&volume.record.parameters).unwrap_or(here.pools.default_fs());
@@ -138,6 +138,11 @@ pub(super) fn publish(
         .as_ref()
         .ok_or(FieldError::missing("volume_capability"))?;
     limits::volume_capability(wire).map_err(FieldError::from)?;
+    limits::map("volume_context", &request.volume_context).map_err(FieldError::from)?;
+    if inline::is_asked_for(&request.volume_context) {
+        inline::publish(here, request, wire)?;
+        return Ok(proto::NodePublishVolumeResponse {});
+    }
     let volume = here.find(id)?;
     let id = volume.record.id.clone();
     let wanted = Wanted::parse(here, &volume, request, wire)?;
@@ -198,8 +203,8 @@ fn bring_up(
         .insert(wanted.target.clone(), wanted.publication);
     pool.write_node_record(id, &found.record).map_err(store)?;
     let done = match wanted.publication.capability.access {
-        Access::Mount(_) => bind_files(id, wanted),
-        Access::Block => bind_device(id, wanted, &found),
+        Access::Mount(_) => bind_files(here, id, wanted),
+        Access::Block => bind_device(here, id, wanted, &found),
     };
     if done.is_err() {
         found.record.targets.remove(&wanted.target);
@@ -208,11 +213,11 @@ fn bring_up(
     done
 }
 
-fn bind_files(id: &VolumeId, wanted: &Wanted) -> Result<(), PublishError> {
+fn bind_files(here: Here<'_>, id: &VolumeId, wanted: &Wanted) -> Result<(), PublishError> {
     let bind = || {
         let staging = wanted.staging.as_deref().ok_or(io::ErrorKind::NotFound)?;
-        let source = Place::at(staging)?.open()?;
-        let target = Place::at(&wanted.target)?;
+        let source = here.place(staging)?.open()?;
+        let target = here.place(&wanted.target)?;
         target.make_directory(0o750)?;
         mount::bind(source, target.open()?, Depth::One, wanted.restrictions)
     };
@@ -221,7 +226,12 @@ fn bind_files(id: &VolumeId, wanted: &Wanted) -> Result<(), PublishError> {
 
 /// Shows the device node itself. A read-only mount of a node does not keep anyone from writing to
 /// the device, so read-only publications get a device of their own that cannot.
-fn bind_device(id: &VolumeId, wanted: &Wanted, found: &Use) -> Result<(), PublishError> {
+fn bind_device(
+    here: Here<'_>,
+    id: &VolumeId,
+    wanted: &Wanted,
+    found: &Use,
+) -> Result<(), PublishError> {
     let own;
     let device = match (
         wanted.publication.read_only,
@@ -243,7 +253,7 @@ fn bind_device(id: &VolumeId, wanted: &Wanted, found: &Use) -> Result<(), Publis
     };
     let bind = || {
         let source = Place::at(&device.path())?.open()?;
-        let target = Place::at(&wanted.target)?;
+        let target = here.place(&wanted.target)?;
         target.make_file(0o600)?;
         mount::bind(source, target.open()?, Depth::One, Restrictions::default())
     };

@@ -8,7 +8,7 @@ use orlop_csi::{limits, proto};
 use orlop_host::filesystem::{self, Signature};
 use orlop_host::loopdev::{Access as DeviceAccess, Lifetime};
 use orlop_host::mount::{self, NewMount};
-use orlop_host::{FsKind, LoopDevice, Place};
+use orlop_host::{FsKind, LoopDevice};
 
 use super::Here;
 use super::observe::{Shown, Use};
@@ -16,17 +16,20 @@ use crate::local::capability::{Access, Capability, Mode, MountOptions};
 use crate::local::fields::{self, FieldError};
 use crate::local::parameters;
 use crate::local::pools::Volume;
-use crate::local::volume::{Content, NodeRecord, Publication, Staged, VolumeId};
+use crate::local::room::Allocation;
+use crate::local::volume::{Content, NodeRecord, Publication, Staged, VolumeId, VolumeRecord};
 
 mod error;
+mod growth;
 
 pub use error::StageError;
+use growth::Growth;
 
 /// How a volume shall be staged.
 #[derive(Debug)]
-struct Wanted {
-    staged: Staged,
-    options: Option<MountOptions>,
+pub(super) struct Wanted {
+    pub(super) staged: Staged,
+    pub(super) options: Option<MountOptions>,
 }
 
 impl Wanted {
@@ -37,7 +40,9 @@ impl Wanted {
         wire: &proto::VolumeCapability,
     ) -> Result<Self, StageError> {
         let id = || volume.record.id.clone();
-        let path = fields::absolute("staging_target_path", &request.staging_target_path)?;
+        let path = here
+            .reach()
+            .absolute("staging_target_path", &request.staging_target_path)?;
         let default =
             parameters::file_system(&volume.record.parameters).unwrap_or(here.pools.default_fs());
         let capability = Capability::parse(wire, default)
@@ -180,13 +185,23 @@ pub(super) fn stage(
         .ok_or(FieldError::missing("volume_capability"))?;
     limits::volume_capability(wire).map_err(FieldError::from)?;
     let mut volume = here.find(id)?;
-    let id = volume.record.id.clone();
     let wanted = Wanted::parse(here, &volume, request, wire)?;
+    stage_at(here, &mut volume, &wanted)?;
+    Ok(proto::NodeStageVolumeResponse {})
+}
+
+/// Brings a volume up at a path, unless it is there already.
+pub(super) fn stage_at(
+    here: Here<'_>,
+    volume: &mut Volume,
+    wanted: &Wanted,
+) -> Result<(), StageError> {
+    let id = volume.record.id.clone();
     let observe = |source| StageError::Observe {
         id: id.clone(),
         source,
     };
-    let found = Use::observe(here.pools, &volume).map_err(observe)?;
+    let found = Use::observe(here.pools, volume).map_err(observe)?;
 
     let shown = |staged: &Staged| match staged.publication.capability.access {
         Access::Mount(_) => found.shown_at(&staged.path).map_err(observe),
@@ -194,7 +209,7 @@ pub(super) fn stage(
         Access::Block => Ok(Shown::Nothing),
     };
     match plan_staging(&id, &wanted.staged, &found.record, &shown)? {
-        Staging::Done => {}
+        Staging::Done => Ok(()),
         Staging::Do => {
             let signature =
                 filesystem::probe(&found.image).map_err(|source| StageError::Probe {
@@ -202,12 +217,14 @@ pub(super) fn stage(
                     source,
                 })?;
             let access = wanted.staged.publication.capability.access;
-            let preparation = plan_image(&volume, access, signature)?;
-            let found = prepare(here, &mut volume, found, preparation)?;
-            bring_up(here, &volume, &wanted, found)?;
+            let preparation = plan_image(volume, access, signature)?;
+            let found = prepare(here, volume, found, preparation)?;
+            let growth = Growth::of(volume, &wanted.staged, &found);
+            growth.before_mount(here, volume)?;
+            bring_up(here, volume, wanted, found)?;
+            growth.after_mount(here, volume, &wanted.staged)
         }
     }
-    Ok(proto::NodeStageVolumeResponse {})
 }
 
 /// Makes the image ready, and sees anew what changed by that.
@@ -273,8 +290,8 @@ fn bring_up(
     found.record.staged = Some(wanted.staged.clone());
     pool.write_node_record(id, &found.record).map_err(store)?;
     let done = match &wanted.options {
-        Some(options) => mount_volume(volume, wanted, options, &found),
-        None => device(id, &found, Lifetime::UntilDetached, |_| Ok(())),
+        Some(options) => mount_volume(here, volume, wanted, options, &found),
+        None => device(&volume.record, &found, Lifetime::UntilDetached, |_| Ok(())),
     };
     if done.is_err() {
         found.record.staged = None;
@@ -284,6 +301,7 @@ fn bring_up(
 }
 
 fn mount_volume(
+    here: Here<'_>,
     volume: &Volume,
     wanted: &Wanted,
     options: &MountOptions,
@@ -302,12 +320,12 @@ fn mount_volume(
         path: path.clone(),
         source,
     };
-    let target = Place::at(path).map_err(place)?;
+    let target = here.place(path).map_err(place)?;
     target.make_directory(0o750).map_err(place)?;
     let target = target.open().map_err(place)?;
     let mut restrictions = options.restrictions;
     restrictions.read_only = read_only;
-    device(id, found, Lifetime::LastClose, |device| {
+    device(&volume.record, found, Lifetime::LastClose, |device| {
         let source = device.path();
         let new = NewMount {
             fs_type: kind.name(),
@@ -324,21 +342,41 @@ fn mount_volume(
 
 /// Uses the volume's writable device: the one that it has, for an image must never have two.
 fn device(
-    id: &VolumeId,
+    record: &VolumeRecord,
     found: &Use,
     lifetime: Lifetime,
     with: impl FnOnce(&LoopDevice) -> Result<(), StageError>,
 ) -> Result<(), StageError> {
-    match found.writable() {
-        Some(device) => with(device),
-        None => {
-            let device = LoopDevice::attach(&found.image, DeviceAccess::ReadWrite, lifetime)
-                .map_err(|source| StageError::Attach {
-                    id: id.clone(),
-                    source,
-                })?;
-            with(&device)
-        }
+    if let Some(device) = found.writable() {
+        return with(device);
+    }
+    let device =
+        LoopDevice::attach(&found.image, DeviceAccess::ReadWrite, lifetime).map_err(|source| {
+            StageError::Attach {
+                id: record.id.clone(),
+                source,
+            }
+        })?;
+    tune(record, &device);
+    with(&device)
+}
+
+/// What makes a volume better and is no reason to refuse it.
+fn tune(record: &VolumeRecord, device: &LoopDevice) {
+    let told = |what: &str, error: std::io::Error| {
+        let error = &error as &dyn std::error::Error;
+        tracing::warn!(volume_id = %record.id, error, "could not {what}");
+    };
+    // First: the kernel forgets how far to read ahead when a limit of the queue changes.
+    if record.allocation == Allocation::Thick
+        && let Err(error) = device.forbid_discards()
+    {
+        told("keep discards from making holes", error);
+    }
+    if let Some(kib) = record.read_ahead_kib
+        && let Err(error) = device.set_read_ahead(kib)
+    {
+        told("set how far to read ahead", error);
     }
 }
 

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use orlop_csi::proto;
 use orlop_csi::proto::volume_usage::Unit;
 use orlop_csi::server::CsiError;
-use orlop_host::{Place, filesystem};
+use orlop_host::filesystem;
 use tonic::Code;
 
 use super::Here;
 use super::observe::{ObserveError, Shown, Use};
 use crate::local::capability::Access;
+use crate::local::condition;
 use crate::local::fields::{self, FieldError};
 use crate::local::pools::FindError;
 use crate::local::volume::{NodeRecord, VolumeId};
@@ -93,14 +94,24 @@ pub(super) fn stats(
         id: id.clone(),
         source,
     };
-    let found = Use::observe(here.pools, &volume).map_err(observe)?;
+    let condition = condition::of(here.pools, &volume);
+    let found = match Use::observe(here.pools, &volume) {
+        // What is wrong with it is what was asked for.
+        Err(_) if condition.abnormal => {
+            return Ok(proto::NodeGetVolumeStatsResponse {
+                usage: Vec::new(),
+                volume_condition: Some(condition),
+            });
+        }
+        other => other.map_err(observe)?,
+    };
     let measure = |source| StatsError::Measure {
         id: id.clone(),
         source,
     };
     let usage = match form_at(&found.record, &path) {
         Some(Access::Mount(_)) if found.shown_at(&path).map_err(observe)? == Shown::Volume => {
-            files(&path).map_err(measure)?
+            files(here, &path).map_err(measure)?
         }
         Some(Access::Block) if found.writable().is_some() => {
             let bytes = proto::VolumeUsage {
@@ -114,12 +125,18 @@ pub(super) fn stats(
     };
     Ok(proto::NodeGetVolumeStatsResponse {
         usage,
-        volume_condition: None,
+        volume_condition: Some(if found.is_shut_down() {
+            condition::abnormal(
+                "the file system found an error and is read-only; stage the volume again to repair it",
+            )
+        } else {
+            condition
+        }),
     })
 }
 
-fn files(path: &std::path::Path) -> io::Result<Vec<proto::VolumeUsage>> {
-    let usage = filesystem::usage_of(Place::at(path)?.open()?)?;
+fn files(here: Here<'_>, path: &std::path::Path) -> io::Result<Vec<proto::VolumeUsage>> {
+    let usage = filesystem::usage_of(here.place(path)?.open()?)?;
     let bytes = proto::VolumeUsage {
         available: signed(usage.available_bytes),
         total: signed(usage.total_bytes),

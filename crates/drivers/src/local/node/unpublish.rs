@@ -5,17 +5,18 @@ use std::path::{Path, PathBuf};
 
 use orlop_csi::proto;
 use orlop_csi::server::CsiError;
+use orlop_host::mount;
 use orlop_host::place::Kind;
-use orlop_host::{Place, mount};
 use tonic::Code;
 
 use super::Here;
+use super::inline::{self, InlineError};
 use super::observe::{ObserveError, Shown, Use};
 use crate::local::capability::Access;
 use crate::local::fields::{self, FieldError};
 use crate::local::pool::StoreError;
 use crate::local::pools::FindError;
-use crate::local::volume::{Publication, VolumeId};
+use crate::local::volume::{Lifetime, Publication, VolumeId};
 
 /// Why a volume is still published.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +35,9 @@ pub enum UnpublishError {
         /// The path.
         path: PathBuf,
     },
+    /// An inline volume could not be taken away.
+    #[error(transparent)]
+    Inline(#[from] InlineError),
     /// Its state could not be seen, or a device not be given back.
     #[error("could not release volume {id}")]
     Observe {
@@ -71,6 +75,7 @@ impl CsiError for UnpublishError {
             Self::Field(_) => Code::InvalidArgument,
             Self::Find(source) => source.code(),
             Self::Foreign { .. } => Code::FailedPrecondition,
+            Self::Inline(source) => source.code(),
             Self::Observe { source, .. } => source.code(),
             Self::Store { source, .. } => source.code(),
             Self::Remove { .. } => Code::Internal,
@@ -103,20 +108,32 @@ pub(super) fn unpublish(
 ) -> Result<proto::NodeUnpublishVolumeResponse, UnpublishError> {
     let id = fields::volume_id(&request.volume_id)?;
     fields::path("target_path", &request.target_path)?;
-    let volume = here.find(id)?;
+    let volume = match here.find(id) {
+        // The pod's end may be told twice, and the volume ended with the pod the first time.
+        Err(FindError::Unknown { .. }) if inline::is_kubelets(id) => {
+            let target = here.reach().absolute("target_path", &request.target_path)?;
+            inline::forget(here, &target)?;
+            return Ok(proto::NodeUnpublishVolumeResponse {});
+        }
+        other => other?,
+    };
     let id = volume.record.id.clone();
-    let target = fields::absolute("target_path", &request.target_path)?;
+    let target = here.reach().absolute("target_path", &request.target_path)?;
     let observe = |source| UnpublishError::Observe {
         id: id.clone(),
         source,
     };
+    if volume.record.lifetime == Lifetime::Inline {
+        inline::unpublish(here, &volume, &target)?;
+        return Ok(proto::NodeUnpublishVolumeResponse {});
+    }
     let mut found = Use::observe(here.pools, &volume).map_err(observe)?;
     let recorded = found.record.targets.get(&target).copied();
     let shown = found.shown_at(&target).map_err(observe)?;
     let removed = match plan(shown, recorded) {
         Step::Nothing => Ok(()),
-        Step::UnmountAndRemove => unmount_and_remove(&target),
-        Step::Remove => remove(&target),
+        Step::UnmountAndRemove => unmount_and_remove(here, &target),
+        Step::Remove => remove(here, &target),
         Step::Refuse => return Err(UnpublishError::Foreign { id, path: target }),
     };
     removed.map_err(|source| UnpublishError::Remove {
@@ -135,23 +152,24 @@ pub(super) fn unpublish(
     Ok(proto::NodeUnpublishVolumeResponse {})
 }
 
-fn unmount_and_remove(target: &Path) -> io::Result<()> {
-    mount::unmount(&Place::at(target)?)?;
-    remove(target)
+pub(super) fn unmount_and_remove(here: Here<'_>, target: &Path) -> io::Result<()> {
+    mount::unmount(&here.place(target)?)?;
+    remove(here, target)
 }
 
 /// Removes an empty directory or an empty file: what we make is never filled without a mount.
-fn remove(target: &Path) -> io::Result<()> {
-    let place = Place::at(target)?;
-    match std::fs::symlink_metadata(target) {
-        Ok(found) if found.is_file() && found.len() > 0 => Err(io::Error::new(
+pub(super) fn remove(here: Here<'_>, target: &Path) -> io::Result<()> {
+    let place = match here.place(target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    if place.is_filled_file()? {
+        return Err(io::Error::new(
             io::ErrorKind::DirectoryNotEmpty,
             "the file is not empty",
-        )),
-        Ok(_) => place.remove(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
+        ));
     }
+    place.remove()
 }
 
 /// Gives the read-only device back once no read-only block publication is left.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use orlop_csi::proto;
 use orlop_csi::server::CsiError;
-use orlop_host::{Place, mount};
+use orlop_host::mount;
 use tonic::Code;
 
 use super::Here;
@@ -85,7 +85,9 @@ pub(super) fn unstage(
     fields::path("staging_target_path", &request.staging_target_path)?;
     let volume = here.find(id)?;
     let id = volume.record.id.clone();
-    let path = fields::absolute("staging_target_path", &request.staging_target_path)?;
+    let path = here
+        .reach()
+        .absolute("staging_target_path", &request.staging_target_path)?;
     let observe = |source| UnstageError::Observe {
         id: id.clone(),
         source,
@@ -109,8 +111,8 @@ pub(super) fn unstage(
     }
     let meant_here = found.record.staged.is_some();
     match found.shown_at(&path).map_err(observe)? {
-        Shown::Volume => unmount(&id, &path)?,
-        Shown::Unreachable if meant_here => unmount(&id, &path)?,
+        Shown::Volume => unmount(here, &id, &path)?,
+        Shown::Unreachable if meant_here => unmount(here, &id, &path)?,
         Shown::Nothing | Shown::Plain(_) | Shown::Foreign | Shown::Unreachable => {}
     }
     found.record.staged = None;
@@ -124,8 +126,8 @@ pub(super) fn unstage(
     Ok(done)
 }
 
-fn unmount(id: &VolumeId, path: &std::path::Path) -> Result<(), UnstageError> {
-    Place::at(path)
+fn unmount(here: Here<'_>, id: &VolumeId, path: &std::path::Path) -> Result<(), UnstageError> {
+    here.place(path)
         .and_then(|place| mount::unmount(&place))
         .map_err(|source| UnstageError::Unmount {
             id: id.clone(),

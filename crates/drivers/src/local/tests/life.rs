@@ -10,7 +10,7 @@ async fn a_volume_lives_its_whole_life_and_leaves_nothing() {
     if !is_root() {
         return;
     }
-    for fs_type in ["ext4", "xfs"] {
+    for fs_type in ["ext4", "xfs", "btrfs"] {
         let bed = Bed::new();
         let begun = Instant::now();
         let id = bed.volume("data", GIB).await;
@@ -178,6 +178,7 @@ async fn a_volume_grows_while_it_is_written_to() {
     }
     for (kind, capability) in [
         (Some(FsKind::Xfs), files("xfs")),
+        (Some(FsKind::Btrfs), files("btrfs")),
         (Some(FsKind::Ext4), files("ext4")),
         (None, block()),
     ] {

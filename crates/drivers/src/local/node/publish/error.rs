@@ -9,7 +9,7 @@ use tonic::Code;
 
 use crate::local::capability::{CapabilityError, OptionRefused};
 use crate::local::fields::FieldError;
-use crate::local::node::ObserveError;
+use crate::local::node::{InlineError, ObserveError};
 use crate::local::pool::StoreError;
 use crate::local::pools::FindError;
 use crate::local::volume::VolumeId;
@@ -41,6 +41,9 @@ pub enum PublishError {
         #[source]
         source: OptionRefused,
     },
+    /// An inline volume could not be made or mounted.
+    #[error(transparent)]
+    Inline(#[from] InlineError),
     /// It is not staged there.
     #[error("volume {id} is not staged at that path; call NodeStageVolume first")]
     NotStaged {
@@ -123,6 +126,7 @@ impl CsiError for PublishError {
             | Self::SecondTarget { .. }
             | Self::Occupied { .. } => Code::FailedPrecondition,
             Self::Differs { .. } => Code::AlreadyExists,
+            Self::Inline(source) => source.code(),
             Self::Attach {
                 source:
                     AttachError::Contended { .. }

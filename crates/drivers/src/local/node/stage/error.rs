@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use orlop_csi::server::CsiError;
 use orlop_host::FsKind;
+use orlop_host::filesystem::GrowError;
 use orlop_host::loopdev::AttachError;
 use orlop_host::mount::MountError;
 use orlop_host::program::ProgramError;
@@ -152,6 +153,15 @@ pub enum StageError {
         #[source]
         source: ProgramError,
     },
+    /// Its file system did not follow its image.
+    #[error("could not grow the file system of volume {id}")]
+    Grow {
+        /// The volume.
+        id: VolumeId,
+        /// Why.
+        #[source]
+        source: GrowError,
+    },
     /// The staging path cannot be used.
     #[error("could not use the staging path {}", path.display())]
     Place {
@@ -202,9 +212,11 @@ impl CsiError for StageError {
                 source: MountError::Open { source, .. },
                 ..
             } if source.raw_os_error().is_some_and(|it| DAMAGE.contains(&it)) => Code::DataLoss,
-            Self::Probe { .. } | Self::Attach { .. } | Self::Place { .. } | Self::Mount { .. } => {
-                Code::Internal
-            }
+            Self::Grow { .. }
+            | Self::Probe { .. }
+            | Self::Attach { .. }
+            | Self::Place { .. }
+            | Self::Mount { .. } => Code::Internal,
         }
     }
 }
