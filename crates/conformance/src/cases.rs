@@ -12,11 +12,14 @@ mod capacity;
 mod create;
 mod delete;
 mod get_volume;
+mod groups;
 mod identity;
 mod list_volumes;
+mod metadata;
 mod modify;
 mod names;
 mod required;
+mod restart;
 mod validate;
 
 const CREATE: Need = Need::Controller(ControllerCapability::CreateDeleteVolume);
@@ -45,6 +48,9 @@ pub(crate) fn all() -> Vec<Case> {
         get_volume::cases(),
         modify::cases(),
         attach::cases(),
+        groups::cases(),
+        metadata::cases(),
+        restart::cases(),
     ]
     .concat()
 }

@@ -64,7 +64,9 @@ impl Shared {
         if self.has(Fault::PluginCapabilityUnknown) {
             capabilities.push(service(Service::Unknown));
         }
-        if self.has(Fault::PluginCapabilitiesVary) && state.calls % 2 == 1 {
+        state.asked_for_capabilities += 1;
+        if self.has(Fault::PluginCapabilitiesVary) && state.asked_for_capabilities.is_multiple_of(2)
+        {
             capabilities.pop();
         }
         Ok(GetPluginCapabilitiesResponse { capabilities })

@@ -20,6 +20,8 @@ pub(crate) struct State {
     made: u64,
     /// Counts calls, for faults that differ from call to call.
     pub(crate) calls: u64,
+    /// How often the plugin's capabilities were asked for, for a fault.
+    pub(crate) asked_for_capabilities: u64,
     /// Ids that existed once.
     pub(crate) deleted: Vec<String>,
     /// The call does not see which names exist: a fault.
