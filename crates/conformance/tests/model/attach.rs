@@ -10,7 +10,7 @@ use super::state::{Attachment, State};
 use super::{Fault, NODE, OTHER_NODE, Shared};
 
 /// How many volumes a node takes.
-pub(super) const MOST: i64 = 48;
+pub(super) const MOST: i64 = 24;
 
 impl Shared {
     pub(super) fn controller_publish_volume(
