@@ -69,7 +69,7 @@ fn remove_all_but_logs(folder: &Folder) -> std::io::Result<()> {
     for entry in fs::read_dir(folder.path())? {
         let entry = entry?;
         match entry.file_name().to_str() {
-            Some("log" | "failure" | "lock" | "keep") => {}
+            Some("log" | "failure" | "lock" | "keep" | "checkout") => {}
             _ if entry.file_type()?.is_dir() => fs::remove_dir_all(entry.path())?,
             _ => fs::remove_file(entry.path())?,
         }

@@ -43,8 +43,12 @@ pub(crate) enum Command {
     },
     /// Start a cluster and leave it running.
     Up,
-    /// End the running clusters, and remove what failed ones left to look at.
-    Down,
+    /// End this checkout's clusters, and remove what failed ones left to look at.
+    Down {
+        /// Those of other checkouts as well.
+        #[arg(long)]
+        all: bool,
+    },
     /// Run a command, or a shell, inside the running cluster.
     Enter {
         /// The command.
@@ -122,7 +126,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
                 test(&names, keep, jobs).await
             }
             Command::Up => up().await,
-            Command::Down => down().await,
+            Command::Down { all } => down(all).await,
             Command::Enter { command } => enter(&command),
             Command::Status => status(),
             Command::Logs { component } => print_logs(component.as_deref()),
@@ -374,7 +378,7 @@ async fn up() -> Result<ExitCode> {
     let Some(binaries) = build_all()? else {
         return Ok(ExitCode::SUCCESS);
     };
-    if let Some(folder) = running()?
+    if let Some(folder) = running(ours()?)?
         .into_iter()
         .find(|folder| folder.noted("purpose").as_deref() == Some("up"))
     {
@@ -394,10 +398,18 @@ async fn up() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The folders of clusters that somebody holds.
-fn running() -> Result<Vec<Folder>> {
+/// This checkout's folders: others work on this machine too, with clusters of their own.
+fn ours() -> Result<Vec<Folder>> {
+    let mut folders = Folder::all()?;
+    folders
+        .retain(|folder| folder.noted("checkout").as_deref() == Some(env!("CARGO_MANIFEST_DIR")));
+    Ok(folders)
+}
+
+/// The clusters among them that somebody holds.
+fn running(folders: Vec<Folder>) -> Result<Vec<Folder>> {
     let mut running = Vec::new();
-    for folder in Folder::all()? {
+    for folder in folders {
         if folder.hold()?.is_none() {
             running.push(folder);
         }
@@ -405,8 +417,9 @@ fn running() -> Result<Vec<Folder>> {
     Ok(running)
 }
 
-async fn down() -> Result<ExitCode> {
-    for folder in running()? {
+async fn down(all: bool) -> Result<ExitCode> {
+    let folders = || if all { Folder::all() } else { ours() };
+    for folder in running(folders()?)? {
         let keeper = folder
             .noted("keeper.pid")
             .and_then(|id| id.trim().parse().ok());
@@ -428,7 +441,7 @@ async fn down() -> Result<ExitCode> {
         }
         println!("cluster {} ended", folder.id());
     }
-    for folder in Folder::all()? {
+    for folder in folders()? {
         let Some(_hold) = folder.hold()? else {
             continue;
         };
@@ -442,7 +455,7 @@ async fn down() -> Result<ExitCode> {
 }
 
 fn newest() -> Result<Folder> {
-    running()?
+    running(ours()?)?
         .pop()
         .context("no cluster is up; `cargo xtask kube up` starts one")
 }
@@ -481,7 +494,7 @@ fn status() -> Result<ExitCode> {
 }
 
 fn print_logs(component: Option<&str>) -> Result<ExitCode> {
-    let folder = newest().or_else(|none| Folder::all()?.pop().ok_or(none))?;
+    let folder = newest().or_else(|none| ours()?.pop().ok_or(none))?;
     match component {
         Some(name) => {
             let path = folder.log(name);

@@ -24,7 +24,7 @@ const COMMANDS: [&str; 16] = [
 pub(super) fn write(archive: &Path) -> Result<()> {
     let busybox = std::fs::read("/bin/busybox")
         .context("could not read /bin/busybox; run scripts/setup-kube")?;
-    if contains(&busybox, b"/lib64/ld-linux") {
+    if contains(&busybox, b"/lib64/ld-linux") || contains(&busybox, b"/lib/ld-linux") {
         bail!("/bin/busybox isn't static, so it can't run in a container; run scripts/setup-kube");
     }
     let mut layer = Tar::default();

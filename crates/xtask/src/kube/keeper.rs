@@ -30,6 +30,7 @@ pub(super) async fn run(purpose: &str, binaries: &[PathBuf]) -> Result<ExitCode>
     };
     folder.note("keeper.pid", &std::process::id().to_string())?;
     folder.note("purpose", purpose)?;
+    folder.note("checkout", env!("CARGO_MANIFEST_DIR"))?;
     say(&folder.path().display().to_string());
     if let Err(error) = keep(&folder, binaries).await {
         let _ = folder.note("failure", &format!("{error:#}"));
