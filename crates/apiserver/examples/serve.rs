@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .unwrap_or_else(|| "127.0.0.1:6443".to_owned());
     std::fs::create_dir_all(&folder)?;
     let pki = Pki::open(&folder.join("pki"), jiff::Timestamp::now())?;
-    let server = ApiServer::open(Config::new(Storage::Disk(folder.join("store.redb")))).await?;
+    let server = ApiServer::open(Config::new(Storage::Disk(folder.join("store")))).await?;
     let listener = tokio::net::TcpListener::bind(&address).await?;
     let url = format!("https://{}", listener.local_addr()?);
     pki.write_kubeconfig(&folder.join("kubeconfig"), &url)?;

@@ -51,7 +51,7 @@ impl Served {
     async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let logs = Arc::new(Echo::default());
-        let mut config = Config::new(Storage::Disk(directory.path().join("store.redb")));
+        let mut config = Config::new(Storage::Disk(directory.path().join("store")));
         config.logs = Some(Arc::clone(&logs) as Arc<dyn LogSource>);
         let server = ApiServer::open(config).await.unwrap();
         let pki = Pki::open(&directory.path().join("pki"), jiff::Timestamp::now()).unwrap();

@@ -5,33 +5,44 @@
 //! see durable writes only. It must never know what a kind means, and never wait for a
 //! reader.
 
+mod backup;
 mod batch;
-mod disk;
 mod feed;
+mod frame;
 mod key;
+mod log;
+mod medium;
 mod object;
+#[cfg(test)]
+mod power;
+mod record;
 mod state;
 #[cfg(test)]
 mod tests;
 mod writer;
 
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub use backup::{BackupError, REVISION_GAP, Summary, backup, restore};
 pub use batch::{Change, Expect, Write};
-pub use disk::OpenError;
 pub use feed::{Feed, Scope};
 pub use key::Key;
+pub use log::LogError;
 pub use object::{Draft, MalformedObject, Meta, Stored};
 pub use state::{Event, Expired, State};
+
+use medium::Directory;
 
 /// Where objects are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Storage {
-    /// In a file, durably.
+    /// In the files of a folder, durably.
     Disk(PathBuf),
     /// In memory only: synchronous and without a thread, for simulation and tests.
     Memory,
@@ -52,12 +63,67 @@ pub enum WriteError {
     /// The object that the write requires is absent or being deleted.
     #[error("{0} doesn't exist or is being deleted")]
     Required(Key),
+    /// The file can't be written at the moment, for want of space perhaps. Nothing changed.
+    #[error("the store can't be written ({0}); mend that and try again")]
+    Unwritten(Arc<str>),
     /// The file can't be written any more. What is acknowledged stays readable.
     #[error("the store can't be written since an earlier failure ({0}); restart to go on")]
     Broken(Arc<str>),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+}
+
+/// Why a store can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The folder can't be made or used.
+    #[error("could not use {}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Another process has the store open.
+    #[error("{} is in use by another process; stop that one first", path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Its files can't be used.
+    #[error("could not read the store in {}", path.display())]
+    Log {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: LogError,
+    },
+}
+
+/// Keeps every other process out until the file is dropped.
+fn claim(folder: &Path) -> Result<File, OpenError> {
+    let path = folder.join("lock");
+    let failed = |source| OpenError::Folder {
+        path: path.clone(),
+        source,
+    };
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
+            path: folder.to_owned(),
+        }),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
 }
 
 /// A handle on the store; clones share it.
@@ -87,24 +153,32 @@ impl Store {
                 backend: Arc::new(Backend::Memory),
             }),
             Storage::Disk(path) => {
-                let (disk, state) = disk::Disk::open(path)?;
-                Self::on(disk, state).map_err(|source| OpenError::Create {
+                let failed = |source| OpenError::Folder {
                     path: path.clone(),
                     source,
-                })
+                };
+                let directory = Directory::open(path.clone()).map_err(failed)?;
+                let lock = claim(path)?;
+                let folder: Arc<dyn medium::Folder> = Arc::new(directory);
+                let opened = log::Log::open(&folder);
+                let (log, state) = opened.map_err(|source| OpenError::Log {
+                    path: path.clone(),
+                    source,
+                })?;
+                Self::on(log, state, Some(lock)).map_err(failed)
             }
         }
     }
 
-    /// A store on a disk that was read already.
-    fn on(disk: disk::Disk, state: State) -> std::io::Result<Self> {
+    /// A store on a log that was read already.
+    fn on(log: log::Log, state: State, lock: Option<File>) -> std::io::Result<Self> {
         let state = Arc::new(RwLock::new(state));
         let broken = Arc::new(OnceLock::new());
         let shared = writer::Shared {
             state: Arc::clone(&state),
             broken: Arc::clone(&broken),
         };
-        let (queue, thread) = writer::start(disk, shared)?;
+        let (queue, thread) = writer::start(log, shared, lock)?;
         let backend = Backend::Disk {
             queue: Mutex::new(Some(queue)),
             thread: Mutex::new(Some(thread)),

@@ -142,6 +142,13 @@ impl State {
         self.resources.keys()
     }
 
+    /// Everything at this moment: the revision and the objects.
+    pub(super) fn all(&self) -> (u64, Vec<(Key, Arc<Stored>)>) {
+        let names = self.resources.keys();
+        let objects = names.flat_map(|resource| self.entries(resource, None));
+        (self.revision, objects.collect())
+    }
+
     /// The objects of a resource as they were at an earlier revision.
     pub fn list_at(
         &self,

@@ -64,7 +64,7 @@ impl Fixture {
     }
 
     fn storage(&self) -> Storage {
-        Storage::Disk(self.directory.path().join("store.redb"))
+        Storage::Disk(self.directory.path().join("store"))
     }
 
     fn open(&self) -> Store {
@@ -332,60 +332,88 @@ async fn a_closed_store_reads_but_does_not_write() {
 }
 
 #[test]
-fn a_store_in_use_and_a_foreign_format_are_refused() {
+fn a_store_in_use_is_refused_and_only_its_owner_reads_it() {
     use std::os::unix::fs::PermissionsExt as _;
     let fixture = Fixture::new();
     let store = fixture.open();
-    let path = fixture.directory.path().join("store.redb");
-    assert_eq!(
-        std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
+    let path = fixture.directory.path().join("store");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o700);
+    for entry in std::fs::read_dir(&path).unwrap() {
+        assert_eq!(mode(&entry.unwrap().path()), 0o600);
+    }
     assert!(matches!(
         Store::open(&fixture.storage()),
         Err(OpenError::InUse { .. })
     ));
     drop(store);
-    {
-        let database = redb::Database::create(&path).unwrap();
-        let transaction = database.begin_write().unwrap();
-        let table: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("numbers");
-        transaction
-            .open_table(table)
-            .unwrap()
-            .insert("format", 99)
-            .unwrap();
-        transaction.commit().unwrap();
-    }
-    assert!(matches!(
-        Store::open(&fixture.storage()),
-        Err(OpenError::Format { found: 99, .. })
-    ));
+    drop(fixture.open());
 }
 
-#[test]
-fn a_damaged_record_is_named() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_file_is_written_anew_while_writes_go_on() {
     let fixture = Fixture::new();
-    drop(fixture.open());
-    let path = fixture.directory.path().join("store.redb");
-    {
-        let database = redb::Database::create(&path).unwrap();
-        let transaction = database.begin_write().unwrap();
-        let table: redb::TableDefinition<'_, &str, &[u8]> = redb::TableDefinition::new("objects");
-        let mut objects = transaction.open_table(table).unwrap();
-        objects
-            .insert(
-                "pods\0default\0a",
-                b"\x01\0\0\0\0\0\0\0\0\0\0\0{".as_slice(),
-            )
-            .unwrap();
-        drop(objects);
-        transaction.commit().unwrap();
-    }
-    let Err(OpenError::Damaged { key, .. }) = Store::open(&fixture.storage()) else {
-        panic!("a damaged store was opened")
+    let store = fixture.open();
+    let size = || {
+        let entries = std::fs::read_dir(fixture.directory.path().join("store")).unwrap();
+        let sizes = entries.map(|entry| entry.unwrap().metadata().unwrap().len());
+        sizes.sum::<u64>()
     };
-    assert_eq!(key, "pods/default/a");
+    let big = "x".repeat(100_000);
+    let mut revision = store.write(create("a")).await.unwrap().revision;
+    let mut most = 0;
+    for _ in 0..400 {
+        let written = store.write(update("a", revision, &big)).await.unwrap();
+        revision = written.revision;
+        most = most.max(size());
+    }
+    assert!(most < 30 << 20, "the files grew to {most} bytes");
+    let expected = contents(&store);
+    store.close().await;
+    assert_eq!(contents(&fixture.open()), expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_of_a_store_in_use_makes_a_store_that_is_ahead() {
+    let fixture = Fixture::new();
+    let store = fixture.open();
+    for name in ["a", "b", "c"] {
+        store.write(create(name)).await.unwrap();
+    }
+    let folder = fixture.directory.path();
+    let file = folder.join("backup");
+    let summary = backup(&folder.join("store"), &file).unwrap();
+    assert_eq!(
+        (summary.revision, summary.objects),
+        (store.read().revision(), 3)
+    );
+    store.write(create("d")).await.unwrap();
+    // Nothing is written over, neither a backup nor a store.
+    assert!(matches!(
+        backup(&folder.join("store"), &file),
+        Err(BackupError::File { .. })
+    ));
+    assert!(matches!(
+        restore(&file, &folder.join("store")),
+        Err(BackupError::Occupied { .. })
+    ));
+    assert!(matches!(
+        backup(&folder.join("nothing"), &folder.join("x")),
+        Err(BackupError::NoStore { .. })
+    ));
+    let elsewhere = folder.join("elsewhere");
+    restore(&file, &elsewhere).unwrap();
+    let restored = Store::open(&Storage::Disk(elsewhere)).unwrap();
+    assert_eq!(contents(&restored).len(), 3);
+    assert!(restored.read().revision() > store.read().revision());
+    // A backup that was cut short is no backup.
+    let whole = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &whole[..whole.len() - 1]).unwrap();
+    let damaged = restore(&file, &folder.join("third"));
+    assert!(
+        matches!(damaged, Err(BackupError::Read { .. })),
+        "{damaged:?}"
+    );
 }
 
 #[tokio::test]
@@ -407,74 +435,6 @@ async fn owners_know_their_dependents() {
         .await
         .unwrap();
     assert_eq!(store.read().dependents("boss").count(), 0);
-}
-
-/// A medium that stops taking writes when told to.
-#[derive(Debug, Default)]
-struct Failing {
-    memory: redb::backends::InMemoryBackend,
-    fails: Arc<std::sync::atomic::AtomicBool>,
-}
-
-impl Failing {
-    fn check(&self) -> std::io::Result<()> {
-        if self.fails.load(std::sync::atomic::Ordering::SeqCst) {
-            return Err(std::io::Error::other("no space left"));
-        }
-        Ok(())
-    }
-}
-
-impl redb::StorageBackend for Failing {
-    fn len(&self) -> std::io::Result<u64> {
-        self.memory.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
-        self.memory.read(offset, out)
-    }
-
-    fn set_len(&self, len: u64) -> std::io::Result<()> {
-        self.check()?;
-        self.memory.set_len(len)
-    }
-
-    fn sync_data(&self) -> std::io::Result<()> {
-        self.check()?;
-        self.memory.sync_data()
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
-        self.check()?;
-        self.memory.write(offset, data)
-    }
-}
-
-#[tokio::test]
-async fn a_write_that_may_not_be_durable_is_never_shown_nor_followed() {
-    let medium = Failing::default();
-    let fails = Arc::clone(&medium.fails);
-    let database = redb::Database::builder()
-        .create_with_backend(medium)
-        .unwrap();
-    let (disk, state) = disk::Disk::read(database, std::path::Path::new("memory")).unwrap();
-    let store = Store::on(disk, state).unwrap();
-    store.write(create("a")).await.unwrap();
-    let (before, revision) = (contents(&store), store.read().revision());
-    assert_eq!(store.failure(), None);
-    fails.store(true, std::sync::atomic::Ordering::SeqCst);
-    assert!(matches!(
-        store.write(create("b")).await,
-        Err(WriteError::Broken(_))
-    ));
-    fails.store(false, std::sync::atomic::Ordering::SeqCst);
-    assert!(matches!(
-        store.write(create("c")).await,
-        Err(WriteError::Broken(_))
-    ));
-    assert_eq!(contents(&store), before);
-    assert_eq!(store.read().revision(), revision);
-    assert!(store.failure().is_some());
 }
 
 /// The name under which the test below starts itself as the process that is killed.

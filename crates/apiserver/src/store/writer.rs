@@ -2,8 +2,10 @@
 //! makes it visible, acknowledges it.
 //!
 //! While a group waits for the medium, the next one gathers in the queue: the more load,
-//! the more writes share one flush. The thread never waits for a reader.
+//! the more writes share one flush. The thread never waits for a reader, nor for the file
+//! that is being written anew beside it.
 
+use std::fs::File;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
@@ -11,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::WriteError;
 use super::batch::{Batch, Write};
-use super::disk::Disk;
+use super::log::{CommitError, Fresh, Log, LogError, write_new};
 use super::object::Stored;
 use super::state::State;
 
@@ -30,7 +32,7 @@ pub(super) struct Queued {
 /// What the writer shares with the readers.
 pub(super) struct Shared {
     pub(super) state: Arc<RwLock<State>>,
-    /// Why nothing can be written any more. After a failed commit nobody knows what is on
+    /// Why nothing can be written any more. After a failed flush nobody knows what is on
     /// the medium, so no later write may claim to follow it. Reads go on; a restart reads
     /// the truth from the file.
     pub(super) broken: Arc<OnceLock<Arc<str>>>,
@@ -38,20 +40,56 @@ pub(super) struct Shared {
 
 /// Starts the writer's thread, which ends when all senders are gone and the queue is empty.
 pub(super) fn start(
-    disk: Disk,
+    log: Log,
     shared: Shared,
+    lock: Option<File>,
 ) -> std::io::Result<(mpsc::Sender<Queued>, JoinHandle<()>)> {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let thread = std::thread::Builder::new()
         .name("store-writer".to_owned())
-        .spawn(move || run(&disk, &shared, receiver))?;
+        .spawn(move || {
+            Writer::new(log, shared).run(receiver);
+            // Held as long as the file may be written.
+            drop(lock);
+        })?;
     Ok((sender, thread))
 }
 
-fn run(disk: &Disk, shared: &Shared, mut queue: mpsc::Receiver<Queued>) {
-    let Shared { state, broken } = shared;
-    let mut group = Vec::new();
-    while queue.blocking_recv_many(&mut group, GROUP) > 0 {
+struct Writer {
+    log: Log,
+    shared: Shared,
+    rewriting: Option<Rewriting>,
+}
+
+/// A new file that another thread writes, and the groups it doesn't have.
+struct Rewriting {
+    thread: JoinHandle<Result<Fresh, LogError>>,
+    since: Vec<Vec<u8>>,
+}
+
+impl Writer {
+    fn new(log: Log, shared: Shared) -> Self {
+        Self {
+            log,
+            shared,
+            rewriting: None,
+        }
+    }
+
+    fn run(mut self, mut queue: mpsc::Receiver<Queued>) {
+        let mut group = Vec::new();
+        while queue.blocking_recv_many(&mut group, GROUP) > 0 {
+            self.commit(&mut group);
+            self.rewrite();
+        }
+        if let Some(rewriting) = self.rewriting {
+            // Its file is removed at the next start.
+            drop(rewriting.thread.join());
+        }
+    }
+
+    fn commit(&mut self, group: &mut Vec<Queued>) {
+        let Shared { state, broken } = &self.shared;
         let mut answers: Vec<(oneshot::Sender<Answer>, Answer)> = Vec::with_capacity(group.len());
         let batch = {
             let state = state.read().unwrap_or_else(PoisonError::into_inner);
@@ -66,17 +104,30 @@ fn run(disk: &Disk, shared: &Shared, mut queue: mpsc::Receiver<Queued>) {
             batch
         };
         if !batch.events().is_empty() {
-            match disk.commit(&batch) {
-                Ok(()) => state
-                    .write()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .apply(batch),
-                Err(error) => {
+            let failure = match self.log.commit(&batch) {
+                Ok(()) => {
+                    if let Some(rewriting) = &mut self.rewriting {
+                        rewriting.since.push(self.log.last_group().to_vec());
+                    }
+                    state
+                        .write()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .apply(batch);
+                    None
+                }
+                Err(CommitError::Undone(error)) => {
+                    tracing::error!(%error, "the store could not be written");
+                    Some(WriteError::Unwritten(error.to_string().into()))
+                }
+                Err(CommitError::Uncertain(error)) => {
                     tracing::error!(%error, "the store could not be written; restart to go on");
                     let why = broken.get_or_init(|| error.to_string().into());
-                    for (_, staged) in answers.iter_mut().filter(|(_, staged)| staged.is_ok()) {
-                        *staged = Err(WriteError::Broken(Arc::clone(why)));
-                    }
+                    Some(WriteError::Broken(Arc::clone(why)))
+                }
+            };
+            if let Some(failure) = failure {
+                for (_, staged) in answers.iter_mut().filter(|(_, staged)| staged.is_ok()) {
+                    *staged = Err(failure.clone());
                 }
             }
         }
@@ -84,6 +135,60 @@ fn run(disk: &Disk, shared: &Shared, mut queue: mpsc::Receiver<Queued>) {
         for (answer, staged) in answers {
             // The caller may be gone; its write stands all the same.
             drop(answer.send(staged));
+        }
+    }
+
+    /// Begins a new file when the old one has grown long, and goes over to it once written.
+    fn rewrite(&mut self) {
+        if self.shared.broken.get().is_some() {
+            return;
+        }
+        match self.rewriting.take() {
+            None if self.log.wants_rewriting() => self.rewriting = self.begin(),
+            Some(rewriting) if rewriting.thread.is_finished() => self.finish(rewriting),
+            unfinished => self.rewriting = unfinished,
+        }
+    }
+
+    fn begin(&self) -> Option<Rewriting> {
+        let folder = Arc::clone(self.log.folder());
+        let (revision, objects) = {
+            let state = self.shared.state.read();
+            state.unwrap_or_else(PoisonError::into_inner).all()
+        };
+        let spawned = std::thread::Builder::new()
+            .name("store-rewriter".to_owned())
+            .spawn(move || write_new(&folder, revision, &objects));
+        match spawned {
+            Ok(thread) => Some(Rewriting {
+                thread,
+                since: Vec::new(),
+            }),
+            Err(error) => {
+                tracing::warn!(%error, "the store's file could not be written anew");
+                None
+            }
+        }
+    }
+
+    fn finish(&mut self, rewriting: Rewriting) {
+        let fresh = match rewriting.thread.join() {
+            Ok(Ok(fresh)) => fresh,
+            // The old file goes on; it is tried again with the next group.
+            Ok(Err(error)) => {
+                let error: &dyn std::error::Error = &error;
+                return tracing::warn!(error, "the store's file could not be written anew");
+            }
+            Err(_) => return,
+        };
+        if let Err(error) = self.log.replace(fresh, &rewriting.since) {
+            // Which of the two files a restart finds isn't known.
+            let error: &dyn std::error::Error = &error;
+            tracing::error!(
+                error,
+                "the store's new file could not be put in place; restart to go on"
+            );
+            self.shared.broken.get_or_init(|| error.to_string().into());
         }
     }
 }

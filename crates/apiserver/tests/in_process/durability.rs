@@ -51,7 +51,7 @@ async fn the_same_seed_gives_the_same_objects() {
 #[tokio::test]
 async fn the_store_outlives_the_server() {
     let directory = tempfile::tempdir().unwrap();
-    let storage = Storage::Disk(directory.path().join("store.redb"));
+    let storage = Storage::Disk(directory.path().join("store"));
     let server = ApiServer::open(Config::new(storage.clone())).await.unwrap();
     let maps: Api<ConfigMap> = Api::default_namespaced(Client::new(server.service(), "default"));
     let made = create(&maps, &config_map("m")).await;

@@ -1,0 +1,376 @@
+//! The store's files: a base of all objects at one revision, and behind it the groups that
+//! were committed since.
+//!
+//! What is found after a crash is exactly the acknowledged groups and at most the one group
+//! whose acknowledgement was lost. There is one file at a time. It is named for its base's
+//! revision, and a new one takes its place by a rename once all of it is on the medium.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use super::Key;
+use super::batch::Batch;
+use super::frame::{Frames, Next};
+use super::medium::{Appended, Folder};
+use super::object::{MalformedObject, Stored};
+use super::record::{self, FORMAT, Record};
+use super::state::State;
+
+const EXTENSION: &str = ".log";
+const UNFINISHED: &str = ".new";
+/// A file is written anew when its groups outweigh its base, and this much at least.
+const REWRITE_BYTES: u64 = 8 << 20;
+/// How much of a base is written at once.
+const CHUNK: usize = 1 << 20;
+
+/// Why the store's files can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// A file can't be read or written.
+    #[error("could not read or write {name}")]
+    File {
+        /// The file.
+        name: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A newer program wrote it.
+    #[error(
+        "{name} has format {found}, this program reads formats up to {FORMAT}; use the version that wrote it or a newer one"
+    )]
+    Format {
+        /// The file.
+        name: String,
+        /// The format found.
+        found: u32,
+    },
+    /// It changed on the medium after it was written.
+    #[error("{name} is damaged at byte {at}; restore the store from a backup")]
+    Damaged {
+        /// The file.
+        name: String,
+        /// Where the first bad byte is, or the record that holds it begins.
+        at: u64,
+    },
+    /// An object can't be read although its bytes are as they were written.
+    #[error("{name} holds {key} in a form that can't be read; restore the store from a backup")]
+    Object {
+        /// The file.
+        name: String,
+        /// The object.
+        key: String,
+        /// What is wrong with it.
+        #[source]
+        source: MalformedObject,
+    },
+}
+
+/// The file that commits go to.
+#[derive(Debug)]
+pub(super) struct Log {
+    folder: Arc<dyn Folder>,
+    name: String,
+    file: Box<dyn Appended>,
+    /// How long the file is, all of it acknowledged.
+    length: u64,
+    /// How much of that is the base.
+    base: u64,
+    buffer: Vec<u8>,
+}
+
+/// What a file held.
+pub(super) struct Contents {
+    pub(super) revision: u64,
+    pub(super) objects: BTreeMap<Key, Vec<u8>>,
+    /// How many bytes of it are good, and how many of these are the base.
+    length: u64,
+    base: u64,
+}
+
+/// Why a commit didn't happen.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CommitError {
+    /// Nothing of it is in the file. The next one may succeed.
+    #[error("{0}")]
+    Undone(io::Error),
+    /// Nobody knows what of it is on the medium.
+    #[error("{0}")]
+    Uncertain(io::Error),
+}
+
+impl Log {
+    /// Opens the newest file of the folder, or makes the first one.
+    pub(super) fn open(folder: &Arc<dyn Folder>) -> Result<(Self, State), LogError> {
+        let failed = |name: &str| {
+            let name = name.to_owned();
+            move |source| LogError::File { name, source }
+        };
+        let names = folder.list().map_err(failed("the store's folder"))?;
+        let newest = names.iter().filter_map(|name| revision_of(name)).max();
+        let log = match newest {
+            None => {
+                let state = State::new(1);
+                let log = write_new(folder, 1, &[])?.install(folder, &[])?;
+                (log, state)
+            }
+            Some(revision) => {
+                let name = name_of(revision);
+                let contents = read(&**folder, &name)?;
+                let state = contents.state(&name)?;
+                let file = folder.append(&name, contents.length);
+                let log = Self {
+                    file: file.map_err(failed(&name))?,
+                    folder: Arc::clone(folder),
+                    name,
+                    length: contents.length,
+                    base: contents.base,
+                    buffer: Vec::new(),
+                };
+                (log, state)
+            }
+        };
+        // What a crash left: files that were never finished, or that a newer one replaced.
+        for name in names.iter().filter(|name| **name != log.0.name) {
+            if revision_of(name).is_some() || name.ends_with(UNFINISHED) {
+                folder.remove(name).map_err(failed(name))?;
+            }
+        }
+        Ok(log)
+    }
+
+    /// Writes a group and waits until it is on the medium.
+    pub(super) fn commit(&mut self, batch: &Batch) -> Result<(), CommitError> {
+        self.buffer.clear();
+        record::group(&mut self.buffer, batch);
+        if let Err(error) = self.file.append(&self.buffer) {
+            // A full disk, most likely. Whatever of it got there must go before the next.
+            return Err(match self.file.truncate(self.length) {
+                Ok(()) => CommitError::Undone(error),
+                Err(_) => CommitError::Uncertain(error),
+            });
+        }
+        // After a failed flush the kernel may have forgotten what it couldn't write.
+        self.file.sync().map_err(CommitError::Uncertain)?;
+        self.length += self.buffer.len() as u64;
+        Ok(())
+    }
+
+    /// The group that was written last, as it stands in the file.
+    pub(super) fn last_group(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// Whether the groups outweigh the base.
+    pub(super) fn wants_rewriting(&self) -> bool {
+        self.length - self.base > REWRITE_BYTES.max(self.base)
+    }
+
+    pub(super) fn folder(&self) -> &Arc<dyn Folder> {
+        &self.folder
+    }
+
+    /// Goes on with a new file, to which the groups since its base are added first.
+    pub(super) fn replace(&mut self, fresh: Fresh, since: &[Vec<u8>]) -> Result<(), LogError> {
+        let old = std::mem::replace(self, fresh.install(&Arc::clone(&self.folder), since)?);
+        // The old one would be removed at the next start too.
+        if let Err(error) = self.folder.remove(&old.name) {
+            tracing::debug!(%error, name = old.name, "could not remove the store's old file");
+        }
+        Ok(())
+    }
+}
+
+/// A new file with a whole base, not yet in use.
+#[derive(Debug)]
+pub(super) struct Fresh {
+    file: Box<dyn Appended>,
+    name: String,
+    base: u64,
+}
+
+impl Fresh {
+    /// Puts it in the place of whatever is there.
+    pub(super) fn install(
+        mut self,
+        folder: &Arc<dyn Folder>,
+        since: &[Vec<u8>],
+    ) -> Result<Log, LogError> {
+        let mut length = self.base;
+        let mut run = || {
+            for group in since {
+                self.file.append(group)?;
+                length += group.len() as u64;
+            }
+            self.file.sync()?;
+            folder.rename(&format!("{}{UNFINISHED}", self.name), &self.name)?;
+            folder.sync()
+        };
+        if let Err(source) = run() {
+            let name = self.name;
+            return Err(LogError::File { name, source });
+        }
+        Ok(Log {
+            folder: Arc::clone(folder),
+            name: self.name,
+            file: self.file,
+            length,
+            base: self.base,
+            buffer: Vec::new(),
+        })
+    }
+}
+
+/// Writes a base under a name that no start takes for a whole file.
+pub(super) fn write_new(
+    folder: &Arc<dyn Folder>,
+    revision: u64,
+    objects: &[(Key, Arc<Stored>)],
+) -> Result<Fresh, LogError> {
+    let name = name_of(revision);
+    let run = || {
+        let mut file = folder.create(&format!("{name}{UNFINISHED}"))?;
+        let base = write_base(revision, objects, |bytes| file.append(bytes))?;
+        file.sync()?;
+        Ok((file, base))
+    };
+    match run() {
+        Ok((file, base)) => Ok(Fresh { file, name, base }),
+        Err(source) => Err(LogError::File { name, source }),
+    }
+}
+
+/// Writes a base piece by piece; returns its length.
+pub(super) fn write_base(
+    revision: u64,
+    objects: &[(Key, Arc<Stored>)],
+    mut append: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<u64> {
+    let mut buffer = Vec::new();
+    let mut length = 0;
+    record::begin(&mut buffer);
+    for (key, object) in objects {
+        record::object(&mut buffer, key, object);
+        if buffer.len() >= CHUNK {
+            append(&buffer)?;
+            length += buffer.len() as u64;
+            buffer.clear();
+        }
+    }
+    record::base(&mut buffer, revision, objects.len() as u64);
+    append(&buffer)?;
+    Ok(length + buffer.len() as u64)
+}
+
+/// The newest file of a folder.
+pub(super) fn newest(folder: &dyn Folder) -> io::Result<Option<String>> {
+    let names = folder.list()?;
+    let newest = names.iter().filter_map(|name| revision_of(name)).max();
+    Ok(newest.map(name_of))
+}
+
+/// Reads a file up to its last whole group.
+pub(super) fn read(folder: &dyn Folder, name: &str) -> Result<Contents, LogError> {
+    let failed = |source| LogError::File {
+        name: name.to_owned(),
+        source,
+    };
+    let reader = folder.read(name).map_err(failed)?;
+    read_frames(reader, name)
+}
+
+/// Reads what a file holds, from wherever it comes.
+pub(super) fn read_frames(reader: impl io::Read, name: &str) -> Result<Contents, LogError> {
+    let mut frames = Frames::new(reader);
+    let mut contents = Contents {
+        revision: 0,
+        objects: BTreeMap::new(),
+        length: 0,
+        base: 0,
+    };
+    let mut begun = false;
+    loop {
+        let at = frames.good();
+        let damaged = || LogError::Damaged {
+            name: name.to_owned(),
+            at,
+        };
+        let next = frames.next().map_err(|source| LogError::File {
+            name: name.to_owned(),
+            source,
+        })?;
+        let payload = match next {
+            Next::Frame(payload) => payload,
+            // A base is whole before its file gets its name.
+            Next::End if contents.base > 0 => break,
+            Next::End | Next::Damage => return Err(damaged()),
+        };
+        match (record::read(&payload).ok_or_else(damaged)?, begun) {
+            (Record::Begin { format }, false) if format > FORMAT => {
+                return Err(LogError::Format {
+                    name: name.to_owned(),
+                    found: format,
+                });
+            }
+            (Record::Begin { .. }, false) => begun = true,
+            (Record::Object { key, object }, true) if contents.base == 0 => {
+                contents.objects.insert(key, object.to_vec());
+            }
+            (Record::Base { revision, objects }, true) if contents.base == 0 => {
+                if objects != contents.objects.len() as u64 {
+                    return Err(damaged());
+                }
+                contents.revision = revision;
+                contents.base = frames.good();
+            }
+            (Record::Group { revision, changes }, true) if contents.base > 0 => {
+                if revision <= contents.revision {
+                    return Err(damaged());
+                }
+                contents.revision = revision;
+                for (key, object) in changes {
+                    match object {
+                        Some(object) => contents.objects.insert(key, object.to_vec()),
+                        None => contents.objects.remove(&key),
+                    };
+                }
+            }
+            _ => return Err(damaged()),
+        }
+        contents.length = frames.good();
+    }
+    Ok(contents)
+}
+
+impl Contents {
+    /// The objects, read.
+    pub(super) fn parsed(&self, name: &str) -> Result<Vec<(Key, Stored)>, LogError> {
+        let parse = |(key, object): (&Key, &Vec<u8>)| match Stored::from_disk(object) {
+            Ok(object) => Ok((key.clone(), object)),
+            Err(source) => Err(LogError::Object {
+                name: name.to_owned(),
+                key: key.to_string(),
+                source,
+            }),
+        };
+        self.objects.iter().map(parse).collect()
+    }
+
+    fn state(&self, name: &str) -> Result<State, LogError> {
+        let mut state = State::new(self.revision);
+        for (key, object) in self.parsed(name)? {
+            state.load(&key, object);
+        }
+        Ok(state)
+    }
+}
+
+fn name_of(revision: u64) -> String {
+    format!("{revision:020}{EXTENSION}")
+}
+
+fn revision_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(EXTENSION)?;
+    digits.parse().ok().filter(|_| digits.len() == 20)
+}
