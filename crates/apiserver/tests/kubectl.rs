@@ -195,6 +195,21 @@ spec:
     persistentVolumeClaim: {claimName: data}
 "#;
 
+const READER: &str = r"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader}
+rules:
+- {apiGroups: [''], resources: [configmaps], verbs: [get, list]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
+subjects:
+- {kind: ServiceAccount, name: reader, namespace: default}
+";
+
 /// The first words of each line.
 fn columns(table: &str, count: usize) -> Vec<Vec<&str>> {
     table
@@ -390,6 +405,73 @@ async fn logs_come_from_whoever_keeps_them() {
         refused.contains("container other is not valid for pod web"),
         "{refused}"
     );
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_is_enough_to_do_what_its_account_may() {
+    if kubectl_is_missing() {
+        return;
+    }
+    let cluster = Served::start().await;
+    cluster.kubectl("create serviceaccount reader").await;
+    cluster.feed("apply -f -", READER).await;
+    cluster
+        .kubectl("create configmap c --from-literal=a=b")
+        .await;
+    let token = cluster.kubectl("create token reader --duration=10m").await;
+    // A kubeconfig of its own: a certificate would count before the token.
+    let own = cluster.directory.path().join("reader");
+    let as_reader = |arguments: &str| {
+        let mut command = cluster.command(arguments);
+        command.env("KUBECONFIG", &own).args([
+            "--server",
+            &cluster.url,
+            "--insecure-skip-tls-verify",
+            "--token",
+            token.trim(),
+        ]);
+        async move {
+            let output = tokio::time::timeout(PATIENCE, command.output());
+            let output = output.await.expect("kubectl took too long").unwrap();
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            (
+                output.status.success(),
+                text(&output.stdout) + &text(&output.stderr),
+            )
+        }
+    };
+    let (done, text) = as_reader("get configmaps -o name").await;
+    assert!(done && text.contains("configmap/c"), "{text}");
+    let (done, text) = as_reader("get secrets").await;
+    assert!(
+        !done && text.contains("cannot list resource \"secrets\""),
+        "{text}"
+    );
+    assert_eq!(as_reader("auth can-i list configmaps").await.1, "yes\n");
+    assert!(
+        as_reader("auth can-i delete configmaps")
+            .await
+            .1
+            .starts_with("no")
+    );
+    let who = as_reader("auth whoami").await.1;
+    assert!(
+        who.contains("system:serviceaccount:default:reader"),
+        "{who}"
+    );
+    let (_, rules) = as_reader("auth can-i --list").await;
+    assert!(
+        rules.contains("selfsubjectreviews.authentication.k8s.io"),
+        "{rules}"
+    );
+    let (done, text) = as_reader("create role all --verb=* --resource=*").await;
+    assert!(!done, "{text}");
+    let table = cluster.kubectl("get rolebindings -o wide").await;
+    assert!(table.contains("Role/reader"), "{table}");
+    cluster.kubectl("delete serviceaccount reader").await;
+    let (done, text) = as_reader("get configmaps").await;
+    assert!(!done && text.contains("must be logged in"), "{text}");
     cluster.stop().await;
 }
 

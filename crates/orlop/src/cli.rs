@@ -82,13 +82,37 @@ pub(crate) struct Up {
 
 /// `orlop apiserver`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Apiserver {
+    #[command(subcommand)]
+    pub(crate) store: Option<StoreCommand>,
     /// Where all state is kept.
     #[arg(long, default_value = "/var/lib/orlop", value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
     /// Where it listens; port 0 takes any free one.
     #[arg(long, default_value = "127.0.0.1:6443", value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
+}
+
+/// What can be done to the API server's store besides serving it.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Write all objects to a file. The server may be running.
+    Backup {
+        /// The file to write; it must not be there yet.
+        file: PathBuf,
+        /// The data folder.
+        #[arg(long, default_value = "/var/lib/orlop", value_name = "DIR")]
+        data_dir: PathBuf,
+    },
+    /// Make a store from a backup, in a data folder that has none.
+    Restore {
+        /// The backup.
+        file: PathBuf,
+        /// The data folder.
+        #[arg(long, default_value = "/var/lib/orlop", value_name = "DIR")]
+        data_dir: PathBuf,
+    },
 }
 
 /// `orlop down`.

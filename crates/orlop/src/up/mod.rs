@@ -7,7 +7,8 @@ mod print;
 mod system;
 
 use crate::voice::say;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use orlop_apiserver::store::{backup, restore};
 use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) use self::{
@@ -57,9 +58,39 @@ pub(crate) async fn run(args: cli::Up) -> Result<()> {
     }
 }
 
+/// `orlop apiserver backup` and `restore`.
+fn store_command(command: &cli::StoreCommand) -> Result<()> {
+    let (summary, done, file) = match command {
+        cli::StoreCommand::Backup { file, data_dir } => {
+            let store = layout::Layout::new(data_dir.clone()).store();
+            let summary = backup(&store, file).context("there is no backup")?;
+            (summary, "written to", file)
+        }
+        cli::StoreCommand::Restore { file, data_dir } => {
+            let store = layout::Layout::new(data_dir.clone()).store();
+            let summary = restore(file, &store).context("nothing was restored")?;
+            (summary, "restored from", file)
+        }
+    };
+    println!(
+        "{} objects at revision {} {done} {}",
+        summary.objects,
+        summary.revision,
+        file.display()
+    );
+    Ok(())
+}
+
 /// `orlop apiserver`: the API server alone, for roles in processes of their own.
 pub(crate) async fn apiserver(args: cli::Apiserver) -> Result<()> {
-    let cli::Apiserver { data_dir, listen } = args;
+    let cli::Apiserver {
+        store,
+        data_dir,
+        listen,
+    } = args;
+    if let Some(command) = store {
+        return store_command(&command);
+    }
     system::apiserver(data_dir, listen, print::part, terminated()).await
 }
 
