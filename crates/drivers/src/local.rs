@@ -19,12 +19,17 @@ use tonic::{Request, Response, Status};
 
 mod audit;
 mod capability;
+mod concerns;
 mod condition;
 pub mod controller;
+mod cut;
 mod fields;
+pub mod group;
 mod home;
 mod identity;
 mod in_flight;
+mod making;
+pub mod metadata;
 mod mkfs;
 pub mod node;
 mod parameters;
@@ -33,6 +38,8 @@ mod pools;
 mod reach;
 mod room;
 pub mod size;
+mod snapshot;
+mod snapshots;
 pub mod topology;
 mod volume;
 
@@ -43,6 +50,7 @@ pub use pool::{OpenError, Pool};
 pub use pools::Pools;
 pub use reach::Reach;
 pub use room::{Allocation, Overcommit, Reserve, Rules};
+pub use snapshot::{GroupId, SnapshotId};
 pub use volume::{NodeName, VolumeId};
 
 use in_flight::Concerns;
@@ -142,6 +150,7 @@ impl LocalDriver {
             reaches,
         };
         let pools = Pools::open(common, &pools)?;
+        cut::thaw_leftovers(&pools);
         Ok(Self {
             pools: Arc::new(pools),
         })
@@ -153,11 +162,13 @@ impl LocalDriver {
         &self.pools
     }
 
-    /// Identity and controller, over the pools of all nodes.
+    /// Identity, controller, groups and snapshot metadata, over the pools of all nodes.
     pub fn controller_services(&self) -> Services {
         Services::new()
             .identity(self.identity())
             .controller(self.controller())
+            .group_controller(self.group_controller())
+            .snapshot_metadata(self.snapshot_metadata())
     }
 
     /// Identity and node, for one node.
@@ -182,6 +193,18 @@ impl LocalDriver {
     #[must_use]
     pub fn controller(&self) -> controller::ControllerService {
         controller::ControllerService::new(Arc::clone(&self.pools))
+    }
+
+    /// The group controller service by itself.
+    #[must_use]
+    pub fn group_controller(&self) -> group::GroupControllerService {
+        group::GroupControllerService::new(Arc::clone(&self.pools))
+    }
+
+    /// The snapshot metadata service by itself.
+    #[must_use]
+    pub fn snapshot_metadata(&self) -> metadata::SnapshotMetadataService {
+        metadata::SnapshotMetadataService::new(Arc::clone(&self.pools))
     }
 
     /// The node service of one node by itself.

@@ -52,7 +52,7 @@ pub enum ThawError {
     /// It was over before its end: the time was up, or somebody else thawed.
     #[error("the file system thawed before the work was done")]
     Early,
-    /// The kernel refused; the keeper keeps trying.
+    /// The kernel refused.
     #[error("could not thaw the file system")]
     Refused(#[source] io::Error),
 }
@@ -99,9 +99,7 @@ impl Frozen {
                 Err(error) => outcome = Err(ThawError::Refused(error.into())),
             }
         }
-        if !matches!(outcome, Err(ThawError::Refused(_))) {
-            self.keeper.dismiss();
-        }
+        self.keeper.dismiss();
         outcome
     }
 }

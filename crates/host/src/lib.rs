@@ -15,6 +15,7 @@ pub mod extents;
 pub mod filesystem;
 pub mod folder_watch;
 pub mod freeze;
+pub mod identity;
 pub mod image;
 pub mod lock;
 pub mod loopdev;

@@ -30,7 +30,15 @@ pub fn leftovers(pools: &Pools) -> io::Result<Vec<String>> {
                 left.push(format!("mount: {} of {source}", mount.point.display()));
             }
         }
-        for part in ["volumes", "unfinished", "doomed"] {
+        const PARTS: [&str; 6] = [
+            "volumes",
+            "snapshots",
+            "groups",
+            "frozen",
+            "unfinished",
+            "doomed",
+        ];
+        for part in PARTS {
             for entry in std::fs::read_dir(pool.directory().join(part))? {
                 left.push(format!("file: {}", entry?.path().display()));
             }

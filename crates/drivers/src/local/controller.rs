@@ -21,6 +21,8 @@ mod get;
 mod list;
 mod modify;
 mod publish;
+mod snapshots;
+mod source;
 mod unpublish;
 mod validate;
 
@@ -32,6 +34,12 @@ pub use get::GetError;
 pub use list::ListError;
 pub use modify::ModifyError;
 pub use publish::PublishError;
+pub(super) use snapshots::no_parameters;
+pub use snapshots::{
+    CreateSnapshotError, DeleteSnapshotError, GetSnapshotError, ListSnapshotsError,
+    UnknownParameter,
+};
+pub use source::SourceError;
 pub use unpublish::UnpublishError;
 pub use validate::ValidateError;
 
@@ -56,6 +64,10 @@ const CAPABILITIES: &[Rpc] = &[
     Rpc::ListVolumesPublishedNodes,
     Rpc::GetCapacity,
     Rpc::GetVolume,
+    Rpc::CreateDeleteSnapshot,
+    Rpc::ListSnapshots,
+    Rpc::GetSnapshot,
+    Rpc::CloneVolume,
     Rpc::ExpandVolume,
     Rpc::SingleNodeMultiWriter,
     Rpc::VolumeCondition,
@@ -67,6 +79,7 @@ fn to_wire(pools: &Pools, volume: &Volume) -> proto::Volume {
     proto::Volume {
         capacity_bytes: i64::try_from(volume.record.capacity_bytes).unwrap_or(i64::MAX),
         volume_id: volume.record.id.as_str().to_owned(),
+        content_source: volume.record.source.as_ref().map(source::to_wire),
         accessible_topology: vec![topology::of_node(pools.driver_name(), &volume.home.node)],
         ..Default::default()
     }
@@ -151,30 +164,30 @@ impl Controller for ControllerService {
 
     async fn create_snapshot(
         &self,
-        _request: Request<proto::CreateSnapshotRequest>,
+        request: Request<proto::CreateSnapshotRequest>,
     ) -> Result<Response<proto::CreateSnapshotResponse>, Status> {
-        Err(unimplemented("CreateSnapshot"))
+        serve(&self.pools, request, snapshots::create).await
     }
 
     async fn delete_snapshot(
         &self,
-        _request: Request<proto::DeleteSnapshotRequest>,
+        request: Request<proto::DeleteSnapshotRequest>,
     ) -> Result<Response<proto::DeleteSnapshotResponse>, Status> {
-        Err(unimplemented("DeleteSnapshot"))
+        serve(&self.pools, request, snapshots::delete).await
     }
 
     async fn list_snapshots(
         &self,
-        _request: Request<proto::ListSnapshotsRequest>,
+        request: Request<proto::ListSnapshotsRequest>,
     ) -> Result<Response<proto::ListSnapshotsResponse>, Status> {
-        Err(unimplemented("ListSnapshots"))
+        serve(&self.pools, request, snapshots::list).await
     }
 
     async fn get_snapshot(
         &self,
-        _request: Request<proto::GetSnapshotRequest>,
+        request: Request<proto::GetSnapshotRequest>,
     ) -> Result<Response<proto::GetSnapshotResponse>, Status> {
-        Err(unimplemented("GetSnapshot"))
+        serve(&self.pools, request, snapshots::get).await
     }
 
     async fn controller_expand_volume(
@@ -197,8 +210,4 @@ impl Controller for ControllerService {
     ) -> Result<Response<proto::ControllerModifyVolumeResponse>, Status> {
         serve(&self.pools, request, modify::modify).await
     }
-}
-
-fn unimplemented(call: &str) -> Status {
-    Status::unimplemented(format!("{call} is not among this driver's capabilities"))
 }

@@ -33,6 +33,8 @@ fn capabilities() -> Vec<proto::PluginCapability> {
     [
         service(ServiceType::ControllerService),
         service(ServiceType::VolumeAccessibilityConstraints),
+        service(ServiceType::GroupControllerService),
+        service(ServiceType::SnapshotMetadataService),
         Type::VolumeExpansion(VolumeExpansion {
             r#type: Expansion::Online.into(),
         }),

@@ -171,7 +171,15 @@ only_look! {
 
 impl Concerns for proto::CreateVolumeRequest {
     fn subjects(&self) -> Vec<Subject> {
-        vec![Subject::volume(&VolumeId::of_name(&self.name))]
+        use proto::volume_content_source::Type;
+        let mut subjects = vec![Subject::volume(&VolumeId::of_name(&self.name))];
+        let source = self.volume_content_source.as_ref();
+        // A snapshot never changes, so that any number of volumes can be made from it at once. A
+        // volume is held still.
+        if let Some(Type::Volume(source)) = source.and_then(|it| it.r#type.as_ref()) {
+            subjects.extend(named(&source.volume_id));
+        }
+        subjects
     }
 }
 

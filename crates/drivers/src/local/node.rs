@@ -25,6 +25,7 @@ mod observe;
 mod publish;
 mod stage;
 mod stats;
+mod still;
 mod unpublish;
 mod unstage;
 
@@ -35,6 +36,7 @@ pub(super) use observe::Use;
 pub use publish::PublishError;
 pub use stage::StageError;
 pub use stats::StatsError;
+pub(super) use still::Holding;
 pub use unpublish::UnpublishError;
 pub use unstage::UnstageError;
 

@@ -6,8 +6,8 @@
 //! <pool>/volumes/<id>/meta.json      the record; the volume exists if and only if this does
 //! <pool>/volumes/<id>/node.json      what the node side is doing with it
 //! <pool>/volumes/<id>/<id>.img       the image
-//! <pool>/unfinished/                 volumes being made: removed at start
-//! <pool>/doomed/                     volumes being removed: removed at start
+//! <pool>/unfinished/                 volumes and snapshots being made: removed at start
+//! <pool>/doomed/                     volumes and snapshots being removed: removed at start
 //! ```
 //!
 //! A volume appears and disappears by one rename, so there is no half of one under `volumes`. Owns
@@ -28,11 +28,13 @@ use super::volume::{NodeRecord, VolumeId, VolumeRecord};
 
 mod error;
 mod hold;
+mod snapshots;
 
 pub use error::OpenError;
 pub(super) use error::{FormatError, StoreError};
 use hold::Hold;
 pub(super) use hold::Presence;
+pub(super) use snapshots::{GroupRead, SnapshotRead, new_file};
 
 /// Images, records and directories are for root alone.
 const FILE_MODE: u32 = 0o600;
@@ -95,7 +97,8 @@ impl Pool {
                 }
             })?;
         }
-        for part in ["unfinished", "doomed", "volumes"] {
+        let parts = ["unfinished", "doomed", "volumes"];
+        for part in parts.iter().chain(&snapshots::PARTS) {
             let part = self.directory.join(part);
             make_directory(&part).map_err(failed(&part))?;
         }
@@ -141,11 +144,11 @@ impl Pool {
     }
 
     /// Makes a volume whose image `fill` makes, at the path that it is given.
-    pub fn create_with(
+    pub fn create_with<E: From<StoreError>>(
         &self,
         record: &VolumeRecord,
-        fill: impl FnOnce(&Path) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
+        fill: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.check()?;
         let unfinished = self
             .directory
@@ -159,12 +162,12 @@ impl Pool {
         made
     }
 
-    fn build(
+    fn build<E: From<StoreError>>(
         &self,
         record: &VolumeRecord,
         unfinished: &Path,
-        fill: impl FnOnce(&Path) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
+        fill: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<(), E> {
         let at = StoreError::at;
         make_directory(unfinished).map_err(at("make the volume's directory"))?;
         fill(&unfinished.join(image_name(&record.id)))?;
@@ -173,7 +176,8 @@ impl Pool {
             .map_err(at("write the volume's record"))?;
         fs::rename(unfinished, self.volume(&record.id)).map_err(at("put the volume in place"))?;
         durable::sync_directory(&self.directory.join("volumes"))
-            .map_err(at("put the volume in place"))
+            .map_err(at("put the volume in place"))?;
+        Ok(())
     }
 
     /// Replaces a volume's record.
@@ -362,7 +366,7 @@ fn new_image(path: &Path, bytes: u64, allocation: Allocation) -> io::Result<()> 
 }
 
 /// Gives an image its size: a thick one has it only once it has the blocks.
-fn size_image(image: &File, bytes: u64, allocation: Allocation) -> io::Result<()> {
+pub(super) fn size_image(image: &File, bytes: u64, allocation: Allocation) -> io::Result<()> {
     match allocation {
         Allocation::Thin => image.set_len(bytes),
         Allocation::Thick => allocate::all(image, bytes),

@@ -16,6 +16,7 @@ use super::in_flight::InFlight;
 use super::pool::{OpenError, Pool, Presence, StoreError};
 use super::reach::Reach;
 use super::room::{self, Allocation, Measured, Rules};
+use super::snapshots::Snapshots;
 use super::volume::{Lifetime, NodeName, VolumeId, VolumeRecord};
 
 mod index;
@@ -32,6 +33,7 @@ pub struct Pools {
     reaches: BTreeMap<NodeName, Reach>,
     pools: BTreeMap<Home, Pool>,
     index: Mutex<Index>,
+    snapshots: Snapshots,
     in_flight: InFlight,
 }
 
@@ -158,6 +160,10 @@ impl Pools {
             index.learn_all(home, found);
             pools.insert(home.clone(), pool);
         }
+        let snapshots = Snapshots::open(&pools).map_err(|(home, source)| OpenError::Directory {
+            path: pools[&home].directory().to_owned(),
+            source,
+        })?;
         Ok(Self {
             driver_name,
             default_fs,
@@ -166,6 +172,7 @@ impl Pools {
             reaches,
             pools,
             index: Mutex::new(index),
+            snapshots,
             in_flight: InFlight::default(),
         })
     }
@@ -240,6 +247,11 @@ impl Pools {
             .expect("volumes are known only from pools that are open")
     }
 
+    /// What is known of snapshots.
+    pub(super) fn snapshots(&self) -> &Snapshots {
+        &self.snapshots
+    }
+
     /// The operations that are running.
     pub(super) fn in_flight(&self) -> &InFlight {
         &self.in_flight
@@ -252,6 +264,11 @@ impl Pools {
                 let mut index = self.index();
                 index.forget_home(home);
                 index.learn_all(home, found);
+                drop(index);
+                if let Err(error) = self.snapshots.read(home, pool) {
+                    let error: &dyn std::error::Error = &error;
+                    tracing::warn!(%home, error, "the pool's snapshots cannot be read");
+                }
             }
         }
     }
@@ -339,7 +356,8 @@ impl Pools {
             return Ok(0);
         };
         let usage = pool.usage().map_err(measure)?;
-        let promised = index.promised(home);
+        let mut promised = index.promised(home);
+        promised.add(Allocation::Thin, self.snapshots.promised(home));
         let mut measured = Measured {
             total: usage.total_bytes,
             free: usage.available_bytes,
@@ -377,13 +395,12 @@ impl Pools {
     }
 
     /// Makes a volume for which space was reserved, and whose image `fill` makes.
-    #[expect(dead_code, reason = "copies are made with it")]
-    pub(super) fn create_with(
+    pub(super) fn create_with<E: From<StoreError>>(
         &self,
         volume: &Volume,
         space: Reservation<'_>,
-        fill: impl FnOnce(&Path) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
+        fill: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.pool_of(volume).create_with(&volume.record, fill)?;
         self.created(volume, space);
         Ok(())

@@ -8,6 +8,7 @@ use orlop_csi::proto::controller_server::Controller;
 use orlop_csi::proto::node_server::Node;
 use orlop_csi::proto::volume_capability::access_mode::Mode as WireMode;
 use orlop_csi::proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
+use orlop_host::testing::ScratchFs;
 use orlop_host::{LoopDevice, MountTable, Place, loopdev, mount};
 use tempfile::TempDir;
 use tonic::Code;
@@ -16,13 +17,18 @@ use super::*;
 use controller::ControllerService;
 use node::NodeService;
 
+mod clones;
 mod controller_calls;
 mod crash;
+mod groups;
 mod inline;
+mod kills;
 mod late;
 mod life;
+mod metadata;
 mod pools;
 mod refusals;
+mod snapshots;
 
 const GIB: i64 = 1 << 30;
 const MIB: i64 = 1 << 20;
@@ -51,13 +57,27 @@ fn is_root() -> bool {
 struct Bed {
     directory: TempDir,
     driver: Option<LocalDriver>,
+    /// What the directory is on, if not the usual file system.
+    _scratch: Option<ScratchFs>,
 }
 
 impl Bed {
     fn new() -> Self {
+        Self::at(tempfile::tempdir().unwrap(), None)
+    }
+
+    /// On a file system of this kind. None without root.
+    fn on(kind: &str) -> Option<Self> {
+        let scratch = ScratchFs::new(kind, 4 << 30)?;
+        let directory = tempfile::tempdir_in(scratch.path()).unwrap();
+        Some(Self::at(directory, Some(scratch)))
+    }
+
+    fn at(directory: TempDir, scratch: Option<ScratchFs>) -> Self {
         let mut bed = Self {
-            directory: tempfile::tempdir().unwrap(),
+            directory,
             driver: None,
+            _scratch: scratch,
         };
         for node in ["one", "two"] {
             fs::create_dir_all(bed.path(&format!("kubelet-{node}"))).unwrap();
@@ -231,6 +251,9 @@ impl Drop for Bed {
         let root = self.path("");
         if let Ok(table) = MountTable::read() {
             for mount in table.beneath(&root).collect::<Vec<_>>().into_iter().rev() {
+                if let Ok(directory) = fs::File::open(&mount.point) {
+                    let _ = orlop_host::freeze::thaw_leftover(&directory);
+                }
                 let _ = Place::at(&mount.point).and_then(|place| mount::unmount(&place));
             }
         }

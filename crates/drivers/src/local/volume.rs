@@ -194,6 +194,17 @@ pub enum Content {
     Raw,
 }
 
+impl Content {
+    /// The file system that we made, if we made one.
+    #[must_use]
+    pub fn file_system(self) -> Option<FsKind> {
+        match self {
+            Self::FileSystem(kind) => Some(kind),
+            Self::Blank | Self::Raw => None,
+        }
+    }
+}
+
 /// How a volume is published on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

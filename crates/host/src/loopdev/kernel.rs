@@ -20,6 +20,11 @@ const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
 const BLKRASET: libc::c_ulong = 0x1262;
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
 
+/// What users of the device see as its block size, always: left to itself, the kernel takes what
+/// direct I/O on the image needs, and that grows when the image comes to share blocks. A file system
+/// with smaller blocks could then not be mounted any more. Where direct I/O needs more, there is none.
+const SECTOR: u32 = 512;
+
 const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
@@ -96,7 +101,7 @@ pub(super) fn configure(
     }
     let config = LoopConfig {
         fd: u32::try_from(image.as_raw_fd()).map_err(|_| Errno::BADF)?,
-        block_size: 0,
+        block_size: SECTOR,
         info: LoopInfo64 {
             lo_flags: flags,
             ..EMPTY_INFO

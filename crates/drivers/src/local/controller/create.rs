@@ -1,14 +1,17 @@
 //! CreateVolume: a promise of space on one node, under a name.
 //!
-//! The image is sparse and blank; the file system comes when the volume is first staged.
+//! The image is blank, and its file system comes when the volume is first staged; or it is a copy of
+//! a snapshot or of another volume.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use orlop_csi::server::CsiError;
 use orlop_csi::{limits, proto};
 use orlop_host::FsKind;
 use tonic::Code;
 
+use super::source::{self, Origin, SourceError};
 use super::to_wire;
 use crate::local::capability::{Access, Capability, CapabilityError};
 use crate::local::fields::FieldError;
@@ -19,7 +22,7 @@ use crate::local::pools::{FindError, Pools, ReserveError, Volume};
 use crate::local::room::Allocation;
 use crate::local::size::{self, SizeError, SizeRange};
 use crate::local::topology::Wanted;
-use crate::local::volume::{NodeName, VolumeId, VolumeRecord};
+use crate::local::volume::{NodeName, Source, VolumeId, VolumeRecord};
 
 /// Why a volume was not made.
 #[derive(Debug, thiserror::Error)]
@@ -33,9 +36,9 @@ pub enum CreateError {
     /// A class parameter is not known.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
-    /// There is nothing to copy from yet.
-    #[error("volumes cannot be made from a snapshot or another volume by this driver")]
-    Source,
+    /// It cannot be a copy of that.
+    #[error("the volume cannot be copied from its source")]
+    Source(#[from] SourceError),
     /// No node has a pool of that name.
     #[error("there is no pool {0} on any node of this driver")]
     NoSuchPool(PoolName),
@@ -76,7 +79,6 @@ impl CsiError for CreateError {
             Self::Field(_)
             | Self::Capability(_)
             | Self::Parameter(_)
-            | Self::Source
             | Self::NoSuchPool(_)
             | Self::Size(
                 SizeError::Negative | SizeError::Empty | SizeError::Contradiction { .. },
@@ -84,6 +86,7 @@ impl CsiError for CreateError {
             Self::Size(SizeError::OutOfRange { .. }) => Code::OutOfRange,
             Self::Differs { .. } => Code::AlreadyExists,
             Self::Broken(_) => Code::DataLoss,
+            Self::Source(source) => source.code(),
             Self::NoSuchPlace => Code::ResourceExhausted,
             Self::Space(source) => source.code(),
             Self::Store { source, .. } => source.code(),
@@ -103,19 +106,19 @@ struct Asked {
     read_ahead_kib: Option<u32>,
     parameters: BTreeMap<String, String>,
     wanted: Wanted,
+    source: Option<Source>,
+    accesses: Vec<Access>,
 }
 
 impl Asked {
-    fn parse(pools: &Pools, request: &proto::CreateVolumeRequest) -> Result<Self, CreateError> {
-        limits::name("name", &request.name).map_err(FieldError::from)?;
-        limits::map("parameters", &request.parameters).map_err(FieldError::from)?;
+    /// `holds` is the file system that the volume has, or that its source has.
+    fn parse(
+        pools: &Pools,
+        request: &proto::CreateVolumeRequest,
+        source: Option<Source>,
+        holds: Option<FsKind>,
+    ) -> Result<Self, CreateError> {
         let name = request.name.clone();
-        if request.volume_capabilities.is_empty() {
-            return Err(FieldError::missing("volume_capabilities").into());
-        }
-        if request.volume_content_source.is_some() {
-            return Err(CreateError::Source);
-        }
         limits::map("mutable_parameters", &request.mutable_parameters).map_err(FieldError::from)?;
         let mutable = Mutable::parse(&request.mutable_parameters)?;
         let parameters = parameters::parse(&request.parameters)?;
@@ -123,8 +126,15 @@ impl Asked {
         if let Some(unknown) = pool.as_ref().filter(|name| !pools.has_pool(name)) {
             return Err(CreateError::NoSuchPool(unknown.clone()));
         }
-        let default_fs = parameters::file_system(&parameters).unwrap_or(pools.default_fs());
-        let smallest = smallest(&request.volume_capabilities, &parameters, default_fs)?;
+        let default_fs = parameters::file_system(&parameters).or(holds);
+        let default_fs = default_fs.unwrap_or(pools.default_fs());
+        let accesses: Result<Vec<_>, _> = request
+            .volume_capabilities
+            .iter()
+            .map(|wire| Ok(Capability::parse(wire, default_fs)?.access))
+            .collect();
+        let accesses = accesses.map_err(CreateError::Capability)?;
+        let smallest = smallest(&accesses, &parameters)?;
         let size = request
             .capacity_range
             .as_ref()
@@ -145,26 +155,38 @@ impl Asked {
                 request.accessibility_requirements.as_ref(),
                 pools.driver_name(),
             ),
+            source,
+            accesses,
         })
     }
 }
 
+/// What must be there, before anything is looked up.
+fn check(request: &proto::CreateVolumeRequest) -> Result<(), FieldError> {
+    limits::name("name", &request.name)?;
+    limits::map("parameters", &request.parameters)?;
+    if request.volume_capabilities.is_empty() {
+        return Err(FieldError::missing("volume_capabilities"));
+    }
+    Ok(())
+}
+
 /// The smallest volume that can be used in all these ways.
 fn smallest(
-    wire: &[proto::VolumeCapability],
+    accesses: &[Access],
     parameters: &BTreeMap<String, String>,
-    default: FsKind,
 ) -> Result<u64, CreateError> {
-    wire.iter().try_fold(size::SMALLEST, |smallest, wire| {
-        let capability = Capability::parse(wire, default).map_err(CreateError::Capability)?;
-        Ok(smallest.max(match capability.access {
-            Access::Mount(kind) => {
-                parameters::mkfs_options(parameters, kind)?;
-                kind.smallest()
-            }
-            Access::Block => size::SMALLEST,
-        }))
-    })
+    accesses
+        .iter()
+        .try_fold(size::SMALLEST, |smallest, access| {
+            Ok(smallest.max(match access {
+                Access::Mount(kind) => {
+                    parameters::mkfs_options(parameters, *kind)?;
+                    kind.smallest()
+                }
+                Access::Block => size::SMALLEST,
+            }))
+        })
 }
 
 /// What is to be done.
@@ -174,11 +196,17 @@ enum Step {
     Make { size: u64 },
 }
 
-fn plan(asked: &Asked, found: Option<&Volume>) -> Result<Step, CreateError> {
+fn plan(
+    asked: &Asked,
+    found: Option<&Volume>,
+    origin: Option<&Origin>,
+) -> Result<Step, CreateError> {
     let Some(found) = found else {
-        let size = match asked.size {
-            Some(range) => range.choose(asked.smallest).map_err(CreateError::Size)?,
-            None => size::DEFAULT.max(asked.smallest),
+        let smallest = origin.map_or(asked.smallest, |it| it.size_bytes.max(asked.smallest));
+        let size = match (asked.size, origin) {
+            (Some(range), _) => range.choose(smallest).map_err(CreateError::Size)?,
+            (None, Some(_)) => smallest,
+            (None, None) => size::DEFAULT.max(smallest),
         };
         return Ok(Step::Make { size });
     };
@@ -191,6 +219,8 @@ fn plan(asked: &Asked, found: Option<&Volume>) -> Result<Step, CreateError> {
         Some("name of the same id")
     } else if !fits {
         Some("size")
+    } else if record.source != asked.source {
+        Some("source")
     } else if record.parameters != asked.parameters {
         Some("parameters")
     } else if (record.allocation, record.read_ahead_kib) != (asked.allocation, asked.read_ahead_kib)
@@ -214,25 +244,48 @@ pub(super) fn create(
     pools: &Pools,
     request: &proto::CreateVolumeRequest,
 ) -> Result<proto::CreateVolumeResponse, CreateError> {
-    let asked = Asked::parse(pools, request)?;
-    let found = match pools.find(asked.id.as_str()) {
+    check(request)?;
+    let found = match pools.find(VolumeId::of_name(&request.name).as_str()) {
         Ok(volume) => Some(volume),
         Err(FindError::Unknown { .. }) => None,
         Err(broken @ FindError::Broken { .. }) => return Err(CreateError::Broken(broken)),
     };
-    let volume = match (plan(&asked, found.as_ref())?, found) {
+    let source = request.volume_content_source.as_ref();
+    let source = source.map(source::parse).transpose()?;
+    // What is there already needs its source no more.
+    let origin = match (&found, &source) {
+        (None, Some(source)) => Some(Origin::find(pools, source)?),
+        _ => None,
+    };
+    let holds = found
+        .as_ref()
+        .and_then(|volume| volume.record.content.file_system())
+        .or_else(|| origin.as_ref().and_then(Origin::file_system));
+    let asked = Asked::parse(pools, request, source, holds)?;
+    if let Some(origin) = &origin {
+        for access in &asked.accesses {
+            origin.check(pools, *access)?;
+        }
+    }
+    let step = plan(&asked, found.as_ref(), origin.as_ref())?;
+    let volume = match (step, found) {
         (Step::AlreadyThere, Some(volume)) => volume,
         (Step::AlreadyThere, None) => unreachable!("nothing was found"),
-        (Step::Make { size }, _) => make(pools, &asked, size)?,
+        (Step::Make { size }, _) => make(pools, &asked, origin.as_ref(), size)?,
     };
     Ok(proto::CreateVolumeResponse {
         volume: Some(to_wire(pools, &volume)),
     })
 }
 
-fn make(pools: &Pools, asked: &Asked, size: u64) -> Result<Volume, CreateError> {
+fn make(
+    pools: &Pools,
+    asked: &Asked,
+    origin: Option<&Origin>,
+    size: u64,
+) -> Result<Volume, CreateError> {
     let mut refusal = CreateError::NoSuchPlace;
-    for home in places(pools, asked) {
+    for home in places(pools, asked, origin) {
         let space = match pools.reserve(&home, size, asked.allocation) {
             Ok(space) => space,
             Err(error) => {
@@ -246,28 +299,43 @@ fn make(pools: &Pools, asked: &Asked, size: u64) -> Result<Volume, CreateError> 
             read_ahead_kib: asked.read_ahead_kib,
             ..VolumeRecord::blank(&asked.name, pools.next_serial(), size)
         };
-        let volume = Volume { home, record };
-        match pools.create(&volume, space) {
-            Ok(()) => return Ok(volume),
-            Err(source) => {
-                refusal = CreateError::Store {
+        let made = match origin {
+            None => {
+                let volume = Volume { home, record };
+                let made = pools.create(&volume, space);
+                made.map(|()| volume).map_err(|source| CreateError::Store {
                     id: asked.id.clone(),
                     source,
-                };
+                })
             }
+            Some(origin) => {
+                let record = origin.describe(record);
+                let volume = Volume { home, record };
+                let fill = |path: &Path| origin.fill(pools, &volume.record, path);
+                let made = pools.create_with(&volume, space, fill);
+                made.map(|()| volume).map_err(CreateError::Source)
+            }
+        };
+        match made {
+            Ok(volume) => return Ok(volume),
+            Err(error) => refusal = error,
         }
     }
     Err(refusal)
 }
 
 /// The pools to try, best first: in the order of the nodes asked for, and on a node, or anywhere,
-/// those with the most room.
-fn places(pools: &Pools, asked: &Asked) -> Vec<Home> {
+/// those with the most room. On a node, or anywhere, the pool of the source comes before all: only
+/// there can blocks be shared.
+fn places(pools: &Pools, asked: &Asked, origin: Option<&Origin>) -> Vec<Home> {
     let on = |node: &NodeName| pools.candidates(node, asked.pool.as_ref());
     let roomiest_first = |mut homes: Vec<Home>| {
         let room = |home: &Home| pools.available(home, asked.allocation).unwrap_or_default();
         if homes.len() > 1 {
-            homes.sort_by_cached_key(|home| std::cmp::Reverse(room(home)));
+            homes.sort_by_cached_key(|home| {
+                let elsewhere = origin.is_some_and(|origin| origin.home != *home);
+                (elsewhere, std::cmp::Reverse(room(home)))
+            });
         }
         homes
     };
@@ -300,6 +368,8 @@ mod tests {
             read_ahead_kib: None,
             parameters: BTreeMap::new(),
             wanted: Wanted::OneOf(vec![NodeName::from("n")]),
+            source: None,
+            accesses: vec![Access::Block],
         }
     }
 
@@ -315,13 +385,16 @@ mod tests {
 
     #[test]
     fn a_new_volume_has_the_size_asked_for_or_the_default() {
-        assert_eq!(plan(&asked(), None).unwrap(), Step::Make { size: 1 << 30 });
+        assert_eq!(
+            plan(&asked(), None, None).unwrap(),
+            Step::Make { size: 1 << 30 }
+        );
         let unsized_ = Asked {
             size: None,
             ..asked()
         };
         assert_eq!(
-            plan(&unsized_, None).unwrap(),
+            plan(&unsized_, None, None).unwrap(),
             Step::Make {
                 size: size::DEFAULT
             }
@@ -331,11 +404,14 @@ mod tests {
     #[test]
     fn a_compatible_volume_is_the_answer() {
         assert_eq!(
-            plan(&asked(), Some(&volume(|_| {}))).unwrap(),
+            plan(&asked(), Some(&volume(|_| {})), None).unwrap(),
             Step::AlreadyThere
         );
         let larger = volume(|volume| volume.record.capacity_bytes = 2 << 30);
-        assert_eq!(plan(&asked(), Some(&larger)).unwrap(), Step::AlreadyThere);
+        assert_eq!(
+            plan(&asked(), Some(&larger), None).unwrap(),
+            Step::AlreadyThere
+        );
     }
 
     #[test]
@@ -369,7 +445,7 @@ mod tests {
             ),
         ];
         for (expected, found) in cases {
-            match plan(&asked(), Some(&found)) {
+            match plan(&asked(), Some(&found), None) {
                 Err(error @ CreateError::Differs { .. }) => {
                     assert_eq!(error.code(), Code::AlreadyExists);
                     assert!(error.to_string().ends_with(expected), "{error}");

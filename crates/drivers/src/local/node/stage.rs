@@ -8,7 +8,7 @@ use orlop_csi::{limits, proto};
 use orlop_host::filesystem::{self, Signature};
 use orlop_host::loopdev::{Access as DeviceAccess, Lifetime};
 use orlop_host::mount::{self, NewMount};
-use orlop_host::{FsKind, LoopDevice};
+use orlop_host::{FsKind, LoopDevice, identity};
 
 use super::Here;
 use super::observe::{Shown, Use};
@@ -43,8 +43,9 @@ impl Wanted {
         let path = here
             .reach()
             .absolute("staging_target_path", &request.staging_target_path)?;
-        let default =
-            parameters::file_system(&volume.record.parameters).unwrap_or(here.pools.default_fs());
+        let default = parameters::file_system(&volume.record.parameters)
+            .or(volume.record.content.file_system())
+            .unwrap_or(here.pools.default_fs());
         let capability = Capability::parse(wire, default)
             .map_err(|source| StageError::Capability { id: id(), source })?;
         let options = match (capability.access, &wire.access_type) {
@@ -325,13 +326,16 @@ fn mount_volume(
     let target = target.open().map_err(place)?;
     let mut restrictions = options.restrictions;
     restrictions.read_only = read_only;
+    let mut options = options.file_system.clone();
+    // Copies of the volume, or what it is a copy of, may be mounted too.
+    options.extend(identity::mount_options(kind));
     device(&volume.record, found, Lifetime::LastClose, |device| {
         let source = device.path();
         let new = NewMount {
             fs_type: kind.name(),
             source: &source,
             restrictions,
-            options: &options.file_system,
+            options: &options,
         };
         mount::mount(&new, target).map_err(|source| StageError::Mount {
             id: id.clone(),

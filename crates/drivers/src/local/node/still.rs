@@ -1,0 +1,59 @@
+//! Who could write to a volume while it is copied.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use orlop_host::Place;
+
+use super::observe::{ObserveError, Shown, Use};
+use crate::local::capability::Access;
+
+/// How a volume can be held still.
+#[derive(Debug)]
+pub(in crate::local) enum Holding {
+    /// Nobody has it.
+    Idle,
+    /// By freezing the file system that this directory is on.
+    Mounted(File),
+    /// Not at all: whoever has the device writes as they like. What they wrote so far can be put
+    /// into the image by syncing it.
+    Device(File),
+}
+
+impl Use {
+    /// The image.
+    pub(in crate::local) fn image(&self) -> &File {
+        &self.image
+    }
+
+    /// How the volume can be held still.
+    pub(in crate::local) fn holding(&self) -> Result<Holding, ObserveError> {
+        if let Some(staged) = &self.record.staged
+            && let Access::Mount(_) = staged.publication.capability.access
+            && self.shown_at(&staged.path)? == Shown::Volume
+        {
+            let opened = Place::at(&staged.path).and_then(|place| reopen(&place));
+            return opened
+                .map(Holding::Mounted)
+                .map_err(|source| ObserveError::Look {
+                    path: staged.path.clone(),
+                    source,
+                });
+        }
+        let Some(device) = self.devices.first() else {
+            return Ok(Holding::Idle);
+        };
+        let path = device.device.path();
+        match File::open(&path) {
+            Ok(file) => Ok(Holding::Device(file)),
+            Err(source) => Err(ObserveError::Look { path, source }),
+        }
+    }
+}
+
+/// A place's descriptor is only for looking; ioctls want one that is for reading.
+fn reopen(place: &Place) -> io::Result<File> {
+    let looked = place.open()?;
+    File::open(format!("/proc/self/fd/{}", looked.as_raw_fd()))
+}
