@@ -38,9 +38,12 @@ pub(super) fn clean(folder: &Folder) -> Vec<String> {
         thread::sleep(Duration::from_millis(50));
     };
     let removed = if folder.join("keep").exists() {
-        remove_all_but_logs(folder)
+        let kept = ["log", "failure", "keep", "checkout"];
+        folder
+            .remove_all_but(&kept)
+            .and_then(|()| fs::rename(folder.join("keep"), folder.join("kept")))
     } else {
-        fs::remove_dir_all(folder.path())
+        folder.remove_all_but(&[])
     };
     if let Err(error) = removed {
         left.push(format!("folder {}: {error}", folder.path().display()));
@@ -51,7 +54,8 @@ pub(super) fn clean(folder: &Folder) -> Vec<String> {
 /// Cleans up after clusters whose keeper was killed. Kept logs stay.
 pub(super) fn sweep() -> Result<()> {
     for folder in Folder::all()? {
-        if folder.join("kept").exists() {
+        // What a keeper was killed at the very end of removing is an empty folder.
+        if folder.join("kept").exists() || fs::remove_dir(folder.path()).is_ok() {
             continue;
         }
         let Some(_hold) = folder.hold()? else {
@@ -63,18 +67,6 @@ pub(super) fn sweep() -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn remove_all_but_logs(folder: &Folder) -> std::io::Result<()> {
-    for entry in fs::read_dir(folder.path())? {
-        let entry = entry?;
-        match entry.file_name().to_str() {
-            Some("log" | "failure" | "lock" | "keep" | "checkout") => {}
-            _ if entry.file_type()?.is_dir() => fs::remove_dir_all(entry.path())?,
-            _ => fs::remove_file(entry.path())?,
-        }
-    }
-    fs::rename(folder.join("keep"), folder.join("kept"))
 }
 
 /// The loop devices on files below a folder, with their files.

@@ -295,6 +295,8 @@ impl Cluster {
                 left.push_str(&line);
             }
             keeper.wait().await?;
+            // A keeper that was killed has not cleaned up.
+            cleanup::sweep()?;
             anyhow::Ok(left)
         });
         ended
@@ -304,12 +306,15 @@ impl Cluster {
 }
 
 fn failure(folder: &Folder) -> String {
-    let said = folder
-        .noted("failure")
-        .unwrap_or_else(|| "the cluster ended by itself".to_owned());
+    if !folder.path().exists() {
+        return "the cluster's keeper was killed; the cluster is gone".to_owned();
+    }
+    let said = folder.noted("failure");
     format!(
         "{}\nits logs are in {}",
-        said.trim_end(),
+        said.as_deref()
+            .unwrap_or("the cluster ended by itself")
+            .trim_end(),
         folder.join("log").display()
     )
 }
@@ -353,7 +358,8 @@ async fn test(names: &[String], keep: bool, jobs: usize) -> Result<ExitCode> {
         });
     }
     if !passed && status.is_some() {
-        folder.note("keep", "")?;
+        // With a killed keeper there may be no folder any more.
+        let _ = folder.note("keep", "");
     }
     let left = cluster.end().await?;
     if !left.is_empty() {

@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use rustix::fs::FlockOperation;
 
+const LOCK: &str = "lock";
 /// The longest base folder with which all sockets' paths still fit into a socket address.
 const LONGEST_BASE: usize = 40;
 
@@ -53,28 +54,33 @@ fn fit(temporary: &Path) -> Result<()> {
 }
 
 impl Folder {
-    /// Makes a new one.
-    pub(crate) fn create() -> Result<Self> {
+    /// Makes a new one and holds it. It gets its name last: one that can be seen is held, or
+    /// abandoned.
+    pub(crate) fn create() -> Result<(Self, Hold)> {
         let base = base()?;
         let stamp = jiff::Zoned::now().strftime("%m%d-%H%M%S").to_string();
         let id = format!("{stamp}-{:04x}", fastrand::u16(..));
-        let folder = Self {
-            path: base.join(id),
-        };
+        let (unseen, path) = (base.join(format!(".{id}")), base.join(id));
         for below in [
             "bin",
             "components",
             "config",
+            "kubelet",
             "log",
             "pki",
-            "kubelet",
+            "stages",
             "var",
             "work",
         ] {
-            fs::create_dir_all(folder.path.join(below))
-                .with_context(|| format!("could not make {}", folder.path.display()))?;
+            fs::create_dir_all(unseen.join(below))
+                .with_context(|| format!("could not make {}", unseen.display()))?;
         }
-        Ok(folder)
+        File::create(unseen.join(LOCK)).context("could not make a lock")?;
+        let Some(hold) = Self::at(unseen.clone()).hold()? else {
+            bail!("{} is held by somebody else", unseen.display());
+        };
+        fs::rename(&unseen, &path).with_context(|| format!("could not make {}", path.display()))?;
+        Ok((Self { path }, hold))
     }
 
     /// The folder at this path.
@@ -92,22 +98,46 @@ impl Folder {
         let mut all: Vec<Self> = entries
             .flatten()
             .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'))
             .map(|entry| Self::at(entry.path()))
             .collect();
         all.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(all)
     }
 
-    /// Takes the folder, or says that somebody has it.
+    /// Takes the folder, or says that somebody has it, be it only to remove it.
     pub(crate) fn hold(&self) -> Result<Option<Hold>> {
-        let path = self.path.join("lock");
-        let lock =
-            File::create(&path).with_context(|| format!("could not open {}", path.display()))?;
+        let path = self.path.join(LOCK);
+        let lock = match File::open(&path) {
+            Ok(lock) => lock,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                return Err(error).with_context(|| format!("could not open {}", path.display()));
+            }
+        };
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Hold { _lock: lock })),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error).with_context(|| format!("could not lock {}", path.display())),
         }
+    }
+
+    /// Removes everything in it but these, and the folder itself if none of these is left. The
+    /// lock goes last, so that nobody takes what is half removed.
+    pub(crate) fn remove_all_but(&self, kept: &[&str]) -> io::Result<()> {
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            match entry.file_name().to_str() {
+                Some(name) if name == LOCK || kept.contains(&name) => {}
+                _ if entry.file_type()?.is_dir() => fs::remove_dir_all(entry.path())?,
+                _ => fs::remove_file(entry.path())?,
+            }
+        }
+        if kept.is_empty() {
+            fs::remove_file(self.path.join(LOCK))?;
+            fs::remove_dir(&self.path)?;
+        }
+        Ok(())
     }
 
     /// Where it is.
@@ -172,11 +202,27 @@ mod tests {
     fn a_held_folder_is_not_taken_twice() {
         let temporary = tempfile::tempdir().unwrap();
         let folder = Folder::at(temporary.path().to_owned());
+        assert!(folder.hold().unwrap().is_none(), "it has no lock yet");
+        File::create(temporary.path().join(LOCK)).unwrap();
         let hold = folder.hold().unwrap();
         assert!(hold.is_some());
         assert!(folder.hold().unwrap().is_none());
         drop(hold);
         assert!(folder.hold().unwrap().is_some());
+    }
+
+    #[test]
+    fn what_is_kept_of_a_folder_stays_with_its_lock() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = Folder::at(temporary.path().join("one"));
+        fs::create_dir_all(folder.join("log")).unwrap();
+        fs::create_dir_all(folder.join("pki/more")).unwrap();
+        File::create(folder.join(LOCK)).unwrap();
+        folder.remove_all_but(&["log"]).unwrap();
+        assert!(folder.join("log").exists() && folder.join(LOCK).exists());
+        assert!(!folder.join("pki").exists());
+        folder.remove_all_but(&[]).unwrap();
+        assert!(!folder.path().exists());
     }
 
     #[test]

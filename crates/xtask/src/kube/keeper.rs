@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{cgroups, cleanup, folder::Folder, namespaces};
@@ -24,10 +24,7 @@ pub(super) const READY: &str = "ready";
 pub(super) async fn run(purpose: &str, binaries: &[PathBuf]) -> Result<ExitCode> {
     // Ctrl-C is for the command; the keeper learns of it by the pipe.
     rustix::process::setsid().context("could not leave the command's session")?;
-    let folder = Folder::create()?;
-    let Some(_hold) = folder.hold()? else {
-        bail!("{} is held by somebody else", folder.path().display());
-    };
+    let (folder, _hold) = Folder::create()?;
     folder.note("keeper.pid", &std::process::id().to_string())?;
     folder.note("purpose", purpose)?;
     folder.note("checkout", env!("CARGO_MANIFEST_DIR"))?;
