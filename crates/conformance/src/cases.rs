@@ -18,8 +18,12 @@ mod list_volumes;
 mod metadata;
 mod modify;
 mod names;
+mod paths;
 mod required;
 mod restart;
+mod secrets;
+mod topology;
+mod unadvertised;
 mod validate;
 
 const CREATE: Need = Need::Controller(ControllerCapability::CreateDeleteVolume);
@@ -51,6 +55,10 @@ pub(crate) fn all() -> Vec<Case> {
         groups::cases(),
         metadata::cases(),
         restart::cases(),
+        paths::cases(),
+        secrets::cases(),
+        topology::cases(),
+        unadvertised::cases(),
     ]
     .concat()
 }
