@@ -213,7 +213,8 @@ fn run_mkfs(kind: FsKind, device: &Path, options: &[String]) -> Result<(), Progr
 pub(crate) fn copy_data(from: &File, to: &File, size: u64) -> io::Result<()> {
     const BLOCK: usize = 4096;
     const ZEROS: [u8; BLOCK] = [0; BLOCK];
-    let mut buffer = vec![0u8; 256 * BLOCK];
+    // Small: many volumes may be formatted at once.
+    let mut buffer = vec![0u8; 16 * BLOCK];
     let mut at = 0;
     while let Some(data) = next_data(from, at)? {
         at = data / BLOCK as u64 * BLOCK as u64;

@@ -19,6 +19,7 @@ pub mod identity;
 pub mod image;
 pub mod lock;
 pub mod loopdev;
+pub mod memory;
 pub mod mount;
 pub mod mountinfo;
 pub mod place;

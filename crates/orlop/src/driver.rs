@@ -10,6 +10,13 @@ use orlop_drivers::local::{Home, LocalConfig, LocalDriver, NodeName, Reach, Rule
 
 use crate::{cli, up::preflight, up::terminated};
 
+/// A driver waits for disks most of the time, beside every pod of a node: it takes little memory,
+/// and works on no more volumes at once than a disk can make use of.
+pub(crate) fn frugal(runtime: &mut tokio::runtime::Builder) {
+    orlop_host::memory::share_heaps();
+    runtime.worker_threads(2).max_blocking_threads(16);
+}
+
 pub(crate) async fn local(args: cli::DriverLocal) -> Result<()> {
     let cli::DriverLocal {
         endpoint,

@@ -56,9 +56,11 @@ fn run(cli: Cli) -> anyhow::Result<()> {
                 .with_writer(std::io::stderr),
         )
         .init();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Command::Driver(_) = &cli.command {
+        driver::frugal(&mut runtime);
+    }
+    let runtime = runtime.enable_all().build()?;
     runtime.block_on(async {
         match cli.command {
             Command::Up(args) => up::run(args).await,

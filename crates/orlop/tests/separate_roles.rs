@@ -72,6 +72,8 @@ fn roles_in_processes_of_their_own_carry_a_claim_through_its_life() {
         "node-1",
         "--pool",
         &pool,
+        "--kubelet-dir",
+        &root,
     ]);
     let _node =
         Role::start(&[&["node", "--name", "node-1", "--root", &root][..], &cluster].concat());

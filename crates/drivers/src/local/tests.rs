@@ -20,6 +20,7 @@ use node::NodeService;
 mod clones;
 mod controller_calls;
 mod crash;
+mod failures;
 mod groups;
 mod inline;
 mod kills;
@@ -141,6 +142,16 @@ impl Bed {
             .await
             .unwrap();
         reply.into_inner().volume.unwrap().volume_id
+    }
+
+    /// A volume on node two.
+    async fn volume_on_two(&self) -> String {
+        let request = proto::CreateVolumeRequest {
+            accessibility_requirements: Some(on(&["two"])),
+            ..creation("on two", 64 * MIB)
+        };
+        let reply = self.controller().create_volume(Request::new(request)).await;
+        reply.unwrap().into_inner().volume.unwrap().volume_id
     }
 
     async fn stage(&self, id: &str, capability: proto::VolumeCapability) -> Result<(), Code> {
