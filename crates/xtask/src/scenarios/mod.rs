@@ -1,8 +1,11 @@
 //! The scenarios, one file each. `docs/development/real-kubernetes.md` tells how to add one.
 
+mod embedded;
+mod go_sidecars;
 mod host_path;
 mod kubelet;
 mod mock;
+mod our_control;
 mod runner;
 mod sanity;
 
@@ -26,7 +29,7 @@ pub(crate) struct Scenario {
 }
 
 /// All scenarios.
-const ALL: [Scenario; 4] = [
+const ALL: [Scenario; 7] = [
     Scenario {
         name: "sanity",
         law: "csi-sanity finds no fault with our local driver",
@@ -54,6 +57,27 @@ const ALL: [Scenario; 4] = [
         brought: &[],
         alone: false,
         run: |stage| Box::pin(kubelet::run(stage)),
+    },
+    Scenario {
+        name: "go-sidecars",
+        law: "the Go sidecars lead a claim of our driver through its life, and let it grow",
+        brought: &[],
+        alone: false,
+        run: |stage| Box::pin(go_sidecars::run(stage)),
+    },
+    Scenario {
+        name: "embedded",
+        law: "the Go sidecars are clients of our API server, and our roles do the rest",
+        brought: &[],
+        alone: false,
+        run: |stage| Box::pin(embedded::run(stage)),
+    },
+    Scenario {
+        name: "our-control",
+        law: "with our binder, attach-detach and protection the API server holds what it holds with the originals",
+        brought: &[],
+        alone: true,
+        run: |stage| Box::pin(our_control::run(stage)),
     },
 ];
 

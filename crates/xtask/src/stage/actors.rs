@@ -199,7 +199,8 @@ pub(crate) fn reader(name: &str, claim: &str, word: &str) -> Value {
     pod(name, claim, &format!("grep -qx {word} /data/word"))
 }
 
-fn pod(name: &str, claim: &str, script: &str) -> Value {
+/// A pod that runs a shell script with a claim's volume at `/data`, once.
+pub(crate) fn pod(name: &str, claim: &str, script: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
         "spec": {

@@ -18,7 +18,7 @@ mod programs;
 mod report;
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 pub(crate) use self::{
-    actors::{claim, reader, writer},
+    actors::{claim, pod, reader, writer},
     kinds::*,
     programs::Program,
 };
@@ -47,7 +47,7 @@ pub(crate) struct Stage {
     authority: Authority,
     /// Cluster-wide objects to delete at the end, in the order of their making.
     made: Mutex<Vec<(Kind, String)>>,
-    programs: Mutex<Vec<Arc<Program>>>,
+    programs: Arc<Mutex<Vec<Arc<Program>>>>,
     /// The first program's death that nobody asked for.
     death: watch::Sender<Option<String>>,
 }
@@ -61,18 +61,36 @@ impl Stage {
             client: client(&cluster.admin()).await?,
             authority: Authority::open(&cluster.join("pki"))?,
             made: Mutex::default(),
-            programs: Mutex::default(),
+            programs: Arc::default(),
             death: watch::Sender::new(None),
         };
         std::fs::create_dir_all(stage.folder()).context("could not make the scenario's folder")?;
-        stage
-            .apply_value(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace()}}))
-            .await?;
+        stage.apply_value(stage.own_namespace()).await?;
         // Pods are refused until the namespace has its account.
         stage
             .until(SERVICE_ACCOUNT, "default", "made", |_| true)
             .await?;
         Ok(stage)
+    }
+
+    /// The same stage in front of another API server: what is applied, read and awaited is there.
+    /// Its programs are those of this one.
+    pub(crate) async fn facing(&self, kubeconfig: &Path) -> Result<Self> {
+        let stage = Self {
+            name: self.name.clone(),
+            cluster: self.cluster.clone(),
+            client: client(kubeconfig).await?,
+            authority: Authority::open(&self.cluster.join("pki"))?,
+            made: Mutex::default(),
+            programs: Arc::clone(&self.programs),
+            death: self.death.clone(),
+        };
+        stage.apply_value(stage.own_namespace()).await?;
+        Ok(stage)
+    }
+
+    fn own_namespace(&self) -> Value {
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace()}})
     }
 
     /// The namespace: the scenario's name.

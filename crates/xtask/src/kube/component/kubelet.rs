@@ -30,6 +30,9 @@ pub(in crate::kube) fn kubelet(folder: &Folder) -> Result<Component> {
         "podLogsDir": folder.join("log/pods").display().to_string(),
         // A pod waits for the node's status to name its volumes; the default is ten seconds.
         "nodeStatusUpdateFrequency": "1s",
+        // A volume grows under a running pod when the kubelet looks at the pod again; by default
+        // that takes more than a minute.
+        "syncFrequency": "5s",
         // Whatever else fills this machine's disk must not evict tests' pods.
         "evictionHard": {
             "imagefs.available": "0%", "imagefs.inodesFree": "0%", "memory.available": "1Mi",

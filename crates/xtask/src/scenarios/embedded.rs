@@ -1,0 +1,95 @@
+//! The embedded API server with the Go sidecars as its clients, unmodified, and with our roles as
+//! on a cluster.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Result;
+
+use super::go_sidecars;
+use crate::{
+    kube::NODE,
+    stage::{CLAIM, POD, Stage, VOLUME, claim, reader, writer},
+};
+
+pub(super) async fn run(stage: &Stage) -> Result<()> {
+    let kubeconfig = api_server(stage).await?;
+    let stage = &stage.facing(&kubeconfig).await?;
+    stage.local_driver().await?;
+    ours(stage, "control", &kubeconfig, &[])?;
+    ours(stage, "scheduler", &kubeconfig, &[])?;
+    node(stage, &kubeconfig).await?;
+    go_sidecars::start(stage, &kubeconfig).await?;
+    life(stage).await?;
+    stage.close().await
+}
+
+/// Starts the API server; answers with its administrator's kubeconfig.
+async fn api_server(stage: &Stage) -> Result<PathBuf> {
+    let data = stage.folder().join("api");
+    let kubeconfig = data.join("kubeconfig");
+    let arguments = [
+        "apiserver".as_ref(),
+        "--listen=127.0.0.1:0".as_ref(),
+        "--data-dir".as_ref(),
+        data.as_os_str(),
+    ];
+    stage.start("apiserver", &stage.binary("orlop"), arguments)?;
+    stage
+        .bounded("the embedded API server listens", async {
+            while !kubeconfig.exists() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            Ok(())
+        })
+        .await?;
+    Ok(kubeconfig)
+}
+
+fn ours(stage: &Stage, role: &str, kubeconfig: &Path, more: &[&str]) -> Result<()> {
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    let arguments = ["--log=info", role, &kubeconfig];
+    let arguments = arguments.iter().chain(more);
+    stage.start(role, &stage.binary("orlop"), arguments)?;
+    Ok(())
+}
+
+/// Starts our node, and makes the driver known to it.
+async fn node(stage: &Stage, kubeconfig: &Path) -> Result<()> {
+    let root = stage.folder().join("node");
+    let registry = root.join("plugins_registry");
+    std::fs::create_dir_all(&registry)?;
+    let name = format!("--name={NODE}");
+    let root = format!("--root={}", root.display());
+    ours(stage, "node", kubeconfig, &[&name, &root])?;
+    let socket = stage.driver_socket();
+    stage.start(
+        "registrar",
+        &stage.binary("orlop"),
+        [
+            "node-registrar".to_owned(),
+            format!("--csi-address={}", socket.display()),
+            format!("--kubelet-registration-path={}", socket.display()),
+            format!("--plugin-registration-path={}", registry.display()),
+        ],
+    )?;
+    stage.registered().await
+}
+
+/// A claim is written to, read by another pod, and goes.
+async fn life(stage: &Stage) -> Result<()> {
+    stage
+        .apply_value(claim("data", stage.namespace(), "64Mi"))
+        .await?;
+    stage.apply_value(writer("writer", "data", "ahoy")).await?;
+    let volume = stage.bound("data").await?;
+    stage.succeeded("writer").await?;
+    stage.remove(POD, &["writer"]).await?;
+    stage.apply_value(reader("reader", "data", "ahoy")).await?;
+    stage.succeeded("reader").await?;
+    stage.remove(POD, &["reader"]).await?;
+    stage.remove(CLAIM, &["data"]).await?;
+    stage.gone(VOLUME, &volume).await
+}
