@@ -9,6 +9,9 @@ use crate::stage::Stage;
 pub(super) async fn run(stage: &Stage) -> Result<()> {
     stage.local_driver().await?;
     let folder = stage.folder();
+    // The driver serves no path outside of the kubelet's folder.
+    let mounts = stage.driver_socket().with_file_name("sanity");
+    std::fs::create_dir_all(&mounts)?;
     // A mounted ext4 grows only with a capability that root may lack; xfs grows everywhere, and
     // has a least size.
     let class = folder.join("class.yaml");
@@ -20,8 +23,8 @@ pub(super) async fn run(stage: &Stage) -> Result<()> {
         &stage.binary("csi-sanity"),
         [
             format!("--csi.endpoint={}", stage.driver_socket().display()),
-            format!("--csi.mountdir={}", folder.join("mount").display()),
-            format!("--csi.stagingdir={}", folder.join("staging").display()),
+            format!("--csi.mountdir={}", mounts.join("mount").display()),
+            format!("--csi.stagingdir={}", mounts.join("staging").display()),
             format!("--csi.testvolumesize={}", 320 << 20),
             format!("--csi.testvolumeexpandsize={}", 400 << 20),
             format!("--csi.testvolumeparameters={}", class.display()),

@@ -187,8 +187,12 @@ impl Stage {
     /// Removes everything of the scenario and checks that nothing is left: what it applied, its
     /// volumes and attachments, and then its programs, mounts and loop devices.
     pub(crate) async fn close(&self) -> Result<()> {
-        self.delete(NAMESPACE, self.namespace()).await?;
-        self.gone(NAMESPACE, self.namespace()).await?;
+        // A namespace's own removal takes its controller many seconds; what matters goes first.
+        for kind in [POD, CLAIM] {
+            let names = self.names(kind).await?;
+            self.remove(kind, &names.iter().map(String::as_str).collect::<Vec<_>>())
+                .await?;
+        }
         self.bounded(
             "no volume, attachment, mount or loop device of the scenario is left",
             async {
@@ -204,6 +208,7 @@ impl Stage {
         for (kind, name) in made.into_iter().rev() {
             self.delete(kind, &name).await?;
         }
+        self.delete(NAMESPACE, self.namespace()).await?;
         self.end_programs().await
     }
 }

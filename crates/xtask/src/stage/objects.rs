@@ -89,6 +89,13 @@ impl Stage {
             .collect::<Result<_, _>>()?)
     }
 
+    /// The names of all objects of a kind, of the scenario's namespace if their kind has one.
+    pub(crate) async fn names(&self, kind: Kind) -> Result<Vec<String>> {
+        let all = self.list(kind).await?;
+        let name = |object: &Value| object["metadata"]["name"].as_str().map(str::to_owned);
+        Ok(all.iter().filter_map(name).collect())
+    }
+
     /// Merges fields into an object.
     pub(crate) async fn merge(&self, kind: Kind, name: &str, fields: &Value) -> Result<()> {
         let patched = self
