@@ -200,7 +200,12 @@ fn run_mkfs(kind: FsKind, device: &Path, options: &[String]) -> Result<(), Progr
             let extended = "lazy_itable_init=1,lazy_journal_init=1,nodiscard";
             (MKFS_EXT4, &["-q", "-F", "-m", "0", "-E", extended])
         }
-        FsKind::Xfs => (MKFS_XFS, &["-q", "-f", "-K"]),
+        // Small blocks may be asked for, and sectors are no larger than those.
+        FsKind::Xfs if options.iter().any(|option| option == "-b") => {
+            (MKFS_XFS, &["-q", "-f", "-K"])
+        }
+        // Else large sectors, so that direct I/O is possible whatever the image is on.
+        FsKind::Xfs => (MKFS_XFS, &["-q", "-f", "-K", "-s", "size=4096"]),
         FsKind::Btrfs => (MKFS_BTRFS, &["-q", "-f", "-K"]),
     };
     let mut arguments: Vec<&OsStr> = fixed.iter().map(AsRef::as_ref).collect();

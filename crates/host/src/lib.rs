@@ -13,6 +13,7 @@ pub mod boot;
 pub mod durable;
 pub mod extents;
 pub mod filesystem;
+pub mod filesystem_unit;
 pub mod folder_watch;
 pub mod freeze;
 pub mod identity;

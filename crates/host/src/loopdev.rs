@@ -16,6 +16,10 @@ use crate::mountinfo::DeviceNumber;
 
 mod kernel;
 
+/// The block size of every device, unless it is asked for direct I/O and needs more for that.
+const SMALL_BLOCK: libc::c_ulong = 512;
+const LARGE_BLOCK: libc::c_ulong = 4096;
+
 /// The major number of all loop devices.
 const LOOP_MAJOR: u32 = 7;
 
@@ -212,6 +216,23 @@ impl LoopDevice {
     /// Makes the device as large as its file has become.
     pub fn refresh_size(&self) -> io::Result<()> {
         Ok(kernel::set_capacity(&self.file)?)
+    }
+
+    /// Gets direct I/O after all, with blocks of 4 KiB, where the image needs those for it. Fine if
+    /// the device has direct I/O.
+    ///
+    /// Nobody may use the device yet, and whoever will must need no smaller blocks: see
+    /// [`crate::filesystem_unit::of`].
+    pub fn insist_on_direct_io(&self) -> io::Result<()> {
+        if self.status()?.is_none_or(|status| status.direct_io) {
+            return Ok(());
+        }
+        kernel::set_block_size(&self.file, LARGE_BLOCK)?;
+        if let Err(error) = kernel::set_direct_io(&self.file) {
+            kernel::set_block_size(&self.file, SMALL_BLOCK)?;
+            return Err(error.into());
+        }
+        Ok(())
     }
 
     /// Sets how far the kernel reads ahead on it.

@@ -16,6 +16,8 @@ use super::{Access, Lifetime, LoopStatus};
 const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
 const LOOP_GET_STATUS64: libc::c_ulong = 0x4C05;
 const LOOP_SET_CAPACITY: libc::c_ulong = 0x4C07;
+const LOOP_SET_DIRECT_IO: libc::c_ulong = 0x4C08;
+const LOOP_SET_BLOCK_SIZE: libc::c_ulong = 0x4C09;
 const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
 const BLKRASET: libc::c_ulong = 0x1262;
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
@@ -146,6 +148,19 @@ pub(super) fn clear(device: &File) -> Result<(), Errno> {
 /// Reads the file's size again.
 pub(super) fn set_capacity(device: &File) -> Result<(), Errno> {
     plain(device.as_raw_fd(), LOOP_SET_CAPACITY).map(|_| ())
+}
+
+/// Sets what users of the device see as its block size.
+pub(super) fn set_block_size(device: &File, bytes: libc::c_ulong) -> Result<(), Errno> {
+    // SAFETY: LOOP_SET_BLOCK_SIZE takes its argument by value; the kernel touches no memory of ours.
+    checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_SET_BLOCK_SIZE, bytes) }).map(|_| ())
+}
+
+/// Asks for direct I/O; `EINVAL` if it cannot be with this block size.
+pub(super) fn set_direct_io(device: &File) -> Result<(), Errno> {
+    let on: libc::c_ulong = 1;
+    // SAFETY: LOOP_SET_DIRECT_IO takes its argument by value; the kernel touches no memory of ours.
+    checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_SET_DIRECT_IO, on) }).map(|_| ())
 }
 
 /// How far the kernel reads ahead, in sectors of 512 bytes.

@@ -4,11 +4,13 @@
 //! file system, the record that it has one, the record that it is staged, the mount. The loop
 //! device belongs to the mount and vanishes with it, or with us if we die before mounting.
 
+use std::fs::File;
+
 use orlop_csi::{limits, proto};
 use orlop_host::filesystem::{self, Signature};
 use orlop_host::loopdev::{Access as DeviceAccess, Lifetime};
 use orlop_host::mount::{self, NewMount};
-use orlop_host::{FsKind, LoopDevice, identity};
+use orlop_host::{FsKind, LoopDevice, filesystem_unit, identity};
 
 use super::Here;
 use super::observe::{Shown, Use};
@@ -361,17 +363,27 @@ fn device(
                 source,
             }
         })?;
-    tune(record, &device);
+    tune(record, &found.image, &device);
     with(&device)
 }
 
+/// A file system with pieces of this size does not mind a device with blocks of it.
+const LARGE_UNIT: u32 = 4096;
+
 /// What makes a volume better and is no reason to refuse it.
-fn tune(record: &VolumeRecord, device: &LoopDevice) {
+fn tune(record: &VolumeRecord, image: &File, device: &LoopDevice) {
     let told = |what: &str, error: std::io::Error| {
         let error = &error as &dyn std::error::Error;
         tracing::warn!(volume_id = %record.id, error, "could not {what}");
     };
-    // First: the kernel forgets how far to read ahead when a limit of the queue changes.
+    // An image that shares blocks with a snapshot needs large blocks for direct I/O.
+    if let Some(kind) = record.content.file_system()
+        && let Ok(Some(LARGE_UNIT..)) = filesystem_unit::of(kind, image)
+        && let Err(error) = device.insist_on_direct_io()
+    {
+        tracing::debug!(volume_id = %record.id, %error, "the volume goes through the page cache");
+    }
+    // Before the next: the kernel forgets how far to read ahead when a limit of the queue changes.
     if record.allocation == Allocation::Thick
         && let Err(error) = device.forbid_discards()
     {

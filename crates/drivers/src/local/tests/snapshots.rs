@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use super::*;
 
@@ -158,7 +159,9 @@ async fn a_snapshot_of_a_busy_volume_has_all_up_to_some_moment() {
             }
             written
         });
+        let patience = Instant::now() + Duration::from_secs(60);
         while !bed.staged(&id).join("3").exists() {
+            assert!(Instant::now() < patience && !writer.is_finished());
             tokio::task::yield_now().await;
         }
         let snapshot = bed.snapshot("s", &id).await.unwrap().snapshot_id;
@@ -356,6 +359,28 @@ async fn what_a_snapshot_may_come_to_need_is_not_promised_to_others() {
     assert!((32 * MIB..36 * MIB).contains(&taken), "{taken}");
     bed.delete_snapshot(&snapshot).await.unwrap();
     assert!(bed.capacity().await > with + 30 * MIB);
+}
+
+#[tokio::test]
+async fn a_volume_bypasses_the_page_cache_after_its_snapshot_as_before() {
+    let Some(bed) = Bed::on("xfs") else { return };
+    // Large enough for blocks of 4 KiB.
+    let id = bed.volume("data", GIB).await;
+    let direct = || {
+        let listed = loopdev::list().unwrap();
+        let ours = listed
+            .iter()
+            .find(|it| it.backing_path.ends_with(format!("{id}.img")));
+        let device = LoopDevice::open(ours.unwrap().number).unwrap().unwrap();
+        device.status().unwrap().unwrap().direct_io
+    };
+    for _ in 0..2 {
+        bed.stage(&id, files("ext4")).await.unwrap();
+        assert!(direct());
+        bed.snapshot("s", &id).await.unwrap();
+        fs::write(bed.staged(&id).join("f"), "x").unwrap();
+        bed.unstage(&id).await.unwrap();
+    }
 }
 
 #[tokio::test]
