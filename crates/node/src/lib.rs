@@ -133,6 +133,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
     let drivers = drivers::Drivers::default();
     let recorder = process.recorder("kubelet");
     let pod_queue: Queue<PodUid> = Queue::new(Backoff::default());
+    let claims = process.cache::<Claim>();
 
     let volumes = Arc::new(volumes::Volumes::new(
         volumes::Parts {
@@ -142,6 +143,8 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
             recorder: recorder.clone(),
             node: node_cache.clone(),
             csi_drivers: csi_drivers.clone(),
+            claims: claims.clone(),
+            clock: process.clock,
             drivers: drivers.clone(),
             pods: pod_queue.clone(),
         },
@@ -192,7 +195,6 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
     });
     process.spawn("containers", pods.clone().watch_exits(watched));
 
-    let claims = process.cache::<Claim>();
     let woken = Wakers {
         volumes: volumes.clone(),
         queue: pod_queue.clone(),
@@ -264,7 +266,11 @@ impl Wakers {
                 }
             });
         }
+        let growing = volumes.clone();
         claims.subscribe(move |change| {
+            if let Change::Applied { old, new } = change {
+                growing.claim_changed(old.map(|old| &**old), new);
+            }
             for uid in pods::Pods::users_of(&by_claim, &change.object().metadata.key()) {
                 queue.add(uid);
             }

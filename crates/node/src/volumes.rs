@@ -11,8 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use orlop_model::{CsiDriver, Node, Volume, well_known};
-use orlop_runtime::{Backoff, Cache, Cluster, Outcome, Queue, Recorder};
+use orlop_model::{Claim, CsiDriver, Node, Volume, well_known};
+use orlop_runtime::{Backoff, Cache, Clock, Cluster, Outcome, Queue, Recorder};
 use tracing::{debug, info};
 
 use crate::checkpoint::Found;
@@ -22,6 +22,7 @@ use decide::{Attachment, Because, DriverState, Step, View, decide};
 
 mod csi;
 mod decide;
+mod growth;
 mod in_use;
 mod lookup;
 mod places;
@@ -71,6 +72,10 @@ pub(crate) struct Device {
     pub(crate) undecided: BTreeSet<PodUid>,
     /// Why it does not move, for people.
     pub(crate) trouble: Option<String>,
+    /// How large it is here.
+    size: growth::Size,
+    /// The size that the driver refused because the volume is used.
+    refused: Option<i64>,
 }
 
 /// A volume's place in a pod.
@@ -104,6 +109,8 @@ pub(crate) struct Parts {
     pub(crate) recorder: Recorder,
     pub(crate) node: Cache<Node>,
     pub(crate) csi_drivers: Cache<CsiDriver>,
+    pub(crate) claims: Cache<Claim>,
+    pub(crate) clock: Clock,
     pub(crate) drivers: Drivers,
     /// Woken when a volume of theirs has changed.
     pub(crate) pods: Queue<PodUid>,
@@ -146,6 +153,8 @@ impl Volumes {
                 wants: BTreeMap::new(),
                 undecided,
                 trouble: None,
+                size: growth::Size::Unknown,
+                refused: None,
             };
             (key, device)
         });
@@ -182,6 +191,8 @@ impl Volumes {
             wants: BTreeMap::new(),
             undecided: BTreeSet::new(),
             trouble: None,
+            size: growth::Size::Unknown,
+            refused: None,
         });
         device.undecided.remove(pod);
         if device.wants.insert(pod.clone(), Arc::new(want)).is_none() {
@@ -265,6 +276,7 @@ impl Volumes {
         // Pods whose step failed in this turn; the others need not wait for them.
         let mut skip = BTreeSet::new();
         let mut failed = false;
+        let mut grown = false;
         loop {
             let driver = match self.parts.drivers.get(&key.driver) {
                 None => DriverState::Missing,
@@ -289,6 +301,7 @@ impl Volumes {
                     driver,
                     attachment,
                     skip: &skip,
+                    grows: !grown && self.grows(device),
                 })
             };
             debug!(driver = key.driver, volume_id = key.handle, ?step, "volume");
@@ -311,6 +324,15 @@ impl Volumes {
                         "volume left the node"
                     );
                     break;
+                }
+                Step::Grow => {
+                    // Once a turn; a pod need not wait for growth that fails.
+                    grown = true;
+                    match self.grow(&key).await {
+                        growth::Grown::Enough | growth::Grown::Wait => {}
+                        growth::Grown::TryAgain => failed = true,
+                    }
+                    continue;
                 }
                 Step::Stage => (None, self.stage(&key).await),
                 Step::Unstage => (None, self.unstage(&key).await),

@@ -124,7 +124,14 @@ impl Volumes {
         self.note(key, |device| device.staging = Some(Hold::Uncertain));
         match driver.node_stage_volume(request).await {
             Ok(_) => {
-                self.note(key, |device| device.staging = Some(Hold::Certain));
+                let size = self.size_now(want);
+                self.note(key, |device| {
+                    device.staging = Some(Hold::Certain);
+                    // What may have been there before may be smaller than the claim says.
+                    if before.is_none() {
+                        device.size = size;
+                    }
+                });
                 Ok(())
             }
             // Nothing is under way, and nothing was before: nothing is there. Otherwise
@@ -242,8 +249,14 @@ impl Volumes {
         });
         match driver.node_publish_volume(request).await {
             Ok(_) => {
+                let first = (before.is_none() && !stages(&info)).then(|| self.size_now(want));
                 self.note(key, |device| {
                     device.trouble = None;
+                    if let Some(size) = first
+                        && device.publications.len() == 1
+                    {
+                        device.size = size;
+                    }
                     if let Some(publication) = device.publications.get_mut(pod) {
                         publication.hold = Hold::Certain;
                     }
@@ -310,11 +323,15 @@ impl Volumes {
         }
     }
 
-    fn look<T>(&self, key: &DeviceKey, at: impl FnOnce(&super::Device) -> Option<T>) -> Option<T> {
+    pub(super) fn look<T>(
+        &self,
+        key: &DeviceKey,
+        at: impl FnOnce(&super::Device) -> Option<T>,
+    ) -> Option<T> {
         at(self.state().devices.get(key)?)
     }
 
-    fn driver(&self, key: &DeviceKey) -> Result<Driver, Cause> {
+    pub(super) fn driver(&self, key: &DeviceKey) -> Result<Driver, Cause> {
         self.parts
             .drivers
             .get(&key.driver)
@@ -331,6 +348,6 @@ pub(super) struct Published<'a> {
     pub(super) volume: &'a str,
 }
 
-fn text(path: &Path) -> String {
+pub(super) fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

@@ -1,7 +1,7 @@
 //! What moves one volume towards where its pods want it. Pure.
 //!
 //! ```text
-//!            wanted: reported in use -> attached -> staged -> published per pod
+//!            wanted: reported in use -> attached -> staged -> grown -> published per pod
 //!        not wanted: unpublished per pod -> unstaged -> forgotten (no longer in use)
 //! ```
 //! Taking away comes before bringing: a path that a dead pod leaves must not wait for a
@@ -19,6 +19,8 @@ pub(super) struct View<'a> {
     pub(super) attachment: Attachment,
     /// Pods whose step has just failed.
     pub(super) skip: &'a BTreeSet<PodUid>,
+    /// Whether it is smaller here than its claim says.
+    pub(super) grows: bool,
 }
 
 /// Whether the driver can be called.
@@ -48,6 +50,8 @@ pub(super) enum Step {
     /// Nothing can be done before something happens.
     Wait(Because),
     Stage,
+    /// Make it as large as its claim says.
+    Grow,
     Publish(PodUid),
     Unpublish(PodUid),
     Unstage,
@@ -109,6 +113,10 @@ fn bring(view: &View<'_>) -> Step {
         if stages && device.staging != Some(Hold::Certain) {
             return Step::Stage;
         }
+        // Before anybody uses it, where that can be: some drivers can't do it later.
+        if stages && view.grows {
+            return Step::Grow;
+        }
         let missing = device.wants.keys().find(|pod| {
             let published = device
                 .publications
@@ -116,7 +124,12 @@ fn bring(view: &View<'_>) -> Step {
                 .map(|publication| publication.hold);
             published != Some(Hold::Certain) && !view.skip.contains(*pod)
         });
-        missing.map_or(Step::Rest, |pod| Step::Publish(pod.clone()))
+        let mut publications = device.publications.values();
+        match missing {
+            Some(pod) => Step::Publish(pod.clone()),
+            None if view.grows && publications.any(|p| p.hold == Hold::Certain) => Step::Grow,
+            None => Step::Rest,
+        }
     })
 }
 

@@ -23,6 +23,7 @@ struct Case {
     attachment: Attachment,
     driver: DriverState,
     skip: &'static [&'static str],
+    grows: bool,
 }
 
 impl Default for Case {
@@ -35,6 +36,7 @@ impl Default for Case {
             attachment: Attachment::Attached,
             driver: DriverState::Present { stages: true },
             skip: &[],
+            grows: false,
         }
     }
 }
@@ -56,6 +58,8 @@ impl Case {
             wants: self.wants.iter().map(|pod| (uid(pod), want())).collect(),
             undecided: self.undecided.iter().map(|pod| uid(pod)).collect(),
             trouble: None,
+            size: growth::Size::Unknown,
+            refused: None,
         };
         let skip = self.skip.iter().map(|pod| uid(pod)).collect();
         decide(&View {
@@ -63,6 +67,7 @@ impl Case {
             driver: self.driver,
             attachment: self.attachment,
             skip: &skip,
+            grows: self.grows,
         })
     }
 }
@@ -234,6 +239,38 @@ fn a_driver_that_does_not_stage_is_published_directly() {
         ..Case::default()
     };
     assert_eq!(case.step(), Step::Publish(uid("a")));
+}
+
+#[test]
+fn a_volume_grows_before_it_is_published_where_it_is_staged() {
+    let case = Case {
+        wants: &["a", "b"],
+        staging: CERTAIN,
+        grows: true,
+        ..Case::default()
+    };
+    assert_eq!(case.step(), Step::Grow);
+    let published = &[("a", Hold::Certain)];
+    assert_eq!(
+        Case { published, ..case }.step(),
+        Step::Grow,
+        "and while it is used"
+    );
+    let unstaged = |published| Case {
+        wants: &["a"],
+        driver: DriverState::Present { stages: false },
+        published,
+        grows: true,
+        ..Case::default()
+    };
+    assert_eq!(unstaged(&[]).step(), Step::Publish(uid("a")));
+    assert_eq!(unstaged(&[("a", Hold::Certain)]).step(), Step::Grow);
+    let unwanted = Case {
+        staging: CERTAIN,
+        grows: true,
+        ..Case::default()
+    };
+    assert_eq!(unwanted.step(), Step::Unstage);
 }
 
 #[test]
