@@ -56,6 +56,10 @@ pub struct Order {
 pub struct Stored {
     /// What was ordered.
     pub order: Order,
+    /// Its size now.
+    pub bytes: i64,
+    /// The size of the file system on it, which only a node can change.
+    pub file_system: i64,
     /// The only node that can reach it, if the order named any.
     pub place: Option<String>,
     /// The nodes that it is attached to.
@@ -128,6 +132,8 @@ impl Backend {
         self.made += 1;
         let place = order.places.first().cloned();
         let stored = Stored {
+            bytes: order.bytes,
+            file_system: order.bytes,
             order,
             place,
             attached: BTreeMap::new(),
@@ -148,6 +154,38 @@ impl Backend {
         }
         self.volumes.remove(id);
         Ok(())
+    }
+
+    /// Grows a volume, or finds it large enough; a node's part must follow.
+    pub fn expand(&mut self, id: &str, bytes: i64) -> Result<i64, Refusal> {
+        let volume = self.change(id)?;
+        volume.bytes = volume.bytes.max(bytes);
+        Ok(volume.bytes)
+    }
+
+    /// Grows the file system to what the volume has.
+    pub fn expand_on_node(&mut self, spot: Spot<'_>, bytes: i64) -> Result<i64, Refusal> {
+        let Spot {
+            volume: id,
+            node,
+            path,
+        } = spot;
+        let volume = self.find(id)?;
+        let has = volume.bytes;
+        let here = volume
+            .nodes
+            .get(node)
+            .is_some_and(|on| on.staged.as_deref() == Some(path) || on.targets.contains_key(path));
+        if !here {
+            let what = format!("NodeExpandVolume of {id} on {node} at {path}, where it is not");
+            return Err(self.breach("I10", Code::NotFound, what));
+        }
+        if bytes > has {
+            let what = format!("NodeExpandVolume of {id} to {bytes}, but the backend has {has}");
+            return Err(self.breach("I13", Code::OutOfRange, what));
+        }
+        self.change(id)?.file_system = has;
+        Ok(has)
     }
 
     /// Attaches a volume to a node.

@@ -201,17 +201,24 @@ impl proto::identity_server::Identity for FakeDriver {
         &self,
         _: Request<proto::GetPluginCapabilitiesRequest>,
     ) -> Result<Response<proto::GetPluginCapabilitiesResponse>, Status> {
-        use proto::plugin_capability::{Service, Type, service};
+        use proto::plugin_capability::{Service, Type, VolumeExpansion, service, volume_expansion};
         let capabilities = [
             service::Type::ControllerService,
             service::Type::VolumeAccessibilityConstraints,
         ]
-        .map(|service| proto::PluginCapability {
-            r#type: Some(Type::Service(Service {
+        .map(|service| {
+            Type::Service(Service {
                 r#type: service.into(),
-            })),
-        })
-        .to_vec();
+            })
+        });
+        let online = Type::VolumeExpansion(VolumeExpansion {
+            r#type: volume_expansion::Type::Online.into(),
+        });
+        let capabilities = capabilities
+            .into_iter()
+            .chain([online])
+            .map(|kind| proto::PluginCapability { r#type: Some(kind) })
+            .collect();
         Ok(Response::new(proto::GetPluginCapabilitiesResponse {
             capabilities,
         }))
@@ -235,6 +242,7 @@ impl proto::controller_server::Controller for FakeDriver {
         let capabilities = [
             rpc::Type::CreateDeleteVolume,
             rpc::Type::PublishUnpublishVolume,
+            rpc::Type::ExpandVolume,
         ]
         .map(|kind| proto::ControllerServiceCapability {
             r#type: Some(Type::Rpc(Rpc {
@@ -291,6 +299,26 @@ impl proto::controller_server::Controller for FakeDriver {
             Ok(proto::DeleteVolumeResponse {})
         };
         self.carry_out(Method::DeleteVolume, &id, delete).await
+    }
+
+    async fn controller_expand_volume(
+        &self,
+        request: Request<proto::ControllerExpandVolumeRequest>,
+    ) -> Result<Response<proto::ControllerExpandVolumeResponse>, Status> {
+        let request = request.into_inner();
+        let id = &request.volume_id;
+        let bytes = request
+            .capacity_range
+            .map_or(0, |range| range.required_bytes);
+        let expand = |backend: &mut Backend| {
+            self.witness.before_expand(id, bytes);
+            Ok(proto::ControllerExpandVolumeResponse {
+                capacity_bytes: backend.expand(id, bytes)?,
+                node_expansion_required: true,
+            })
+        };
+        self.carry_out(Method::ControllerExpandVolume, id, expand)
+            .await
     }
 
     async fn controller_publish_volume(
@@ -406,13 +434,14 @@ impl proto::node_server::Node for NodeSide {
         _: Request<proto::NodeGetCapabilitiesRequest>,
     ) -> Result<Response<proto::NodeGetCapabilitiesResponse>, Status> {
         use proto::node_service_capability::{Rpc, Type, rpc};
-        let capability = proto::NodeServiceCapability {
+        let capabilities = [rpc::Type::StageUnstageVolume, rpc::Type::ExpandVolume];
+        let capabilities = capabilities.map(|kind| proto::NodeServiceCapability {
             r#type: Some(Type::Rpc(Rpc {
-                r#type: rpc::Type::StageUnstageVolume.into(),
+                r#type: kind.into(),
             })),
-        };
+        });
         Ok(Response::new(proto::NodeGetCapabilitiesResponse {
-            capabilities: vec![capability],
+            capabilities: capabilities.to_vec(),
         }))
     }
 
@@ -447,6 +476,25 @@ impl proto::node_server::Node for NodeSide {
         };
         self.driver
             .carry_out(Method::NodeUnstageVolume, id, unstage)
+            .await
+    }
+
+    async fn node_expand_volume(
+        &self,
+        request: Request<proto::NodeExpandVolumeRequest>,
+    ) -> Result<Response<proto::NodeExpandVolumeResponse>, Status> {
+        let request = request.into_inner();
+        let (id, path) = (&request.volume_id, &request.volume_path);
+        let bytes = request
+            .capacity_range
+            .map_or(0, |range| range.required_bytes);
+        let expand = |backend: &mut Backend| {
+            self.driver.witness.before_expand_on_node(id);
+            let capacity_bytes = backend.expand_on_node(self.spot(id, path), bytes)?;
+            Ok(proto::NodeExpandVolumeResponse { capacity_bytes })
+        };
+        self.driver
+            .carry_out(Method::NodeExpandVolume, id, expand)
             .await
     }
 

@@ -17,6 +17,8 @@ pub enum Member {
     Provisioner,
     /// The attacher, beside the driver.
     Attacher,
+    /// The resizer, beside the driver.
+    Resizer,
     /// A node, counted from 1.
     Node(u8),
 }
@@ -29,6 +31,7 @@ impl Member {
             Self::Scheduler,
             Self::Provisioner,
             Self::Attacher,
+            Self::Resizer,
         ];
         all.extend((1..=nodes).map(Self::Node));
         all
@@ -42,6 +45,7 @@ impl fmt::Display for Member {
             Self::Scheduler => f.write_str("scheduler"),
             Self::Provisioner => f.write_str("provisioner"),
             Self::Attacher => f.write_str("attacher"),
+            Self::Resizer => f.write_str("resizer"),
             Self::Node(number) => write!(f, "node-{number}"),
         }
     }

@@ -18,7 +18,11 @@ pub fn of(world: &World, root: &Path) -> String {
         let volumes = backend.volumes().iter();
         lines.extend(volumes.map(|(id, volume)| {
             let (attached, nodes) = (&volume.attached, &volume.nodes);
-            format!("backend {id}: attached {attached:?}, on nodes {nodes:?}")
+            let (bytes, files) = (volume.bytes, volume.file_system);
+            format!(
+                "backend {id}: {bytes} bytes, {files} of files, attached {attached:?}, \
+                 on nodes {nodes:?}"
+            )
         }));
     });
     for node in entries(root) {
@@ -33,7 +37,8 @@ fn objects(objects: &Objects) -> Vec<String> {
     let mut lines = Vec::new();
     for (key, claim) in &objects.claims {
         let meta = &claim.metadata;
-        let state = (claim.phase(), &meta.finalizers, meta.is_deleting());
+        let size = (claim.capacity_bytes(), claim.resize_status());
+        let state = (claim.phase(), &meta.finalizers, meta.is_deleting(), size);
         lines.push(format!(
             "claim {key} {state:?} -> {}",
             claim.spec.volume_name
@@ -41,7 +46,9 @@ fn objects(objects: &Objects) -> Vec<String> {
     }
     for (name, volume) in &objects.volumes {
         let meta = &volume.metadata;
-        let state = (volume.phase(), &meta.finalizers, meta.is_deleting());
+        let marked = meta.annotation(orlop_model::well_known::PRE_RESIZE_CAPACITY);
+        let size = (volume.capacity_bytes(), marked);
+        let state = (volume.phase(), &meta.finalizers, meta.is_deleting(), size);
         let owner = volume.spec.claim_ref.as_ref().map(|claim| &claim.uid);
         lines.push(format!("volume {name} {state:?} -> {owner:?}"));
     }

@@ -43,6 +43,8 @@ pub struct Scenario {
     pub nodes: u8,
     /// The provisioner's role: the real one, or a worse one to see whether it is noticed.
     pub provisioner: StartSidecar,
+    /// The resizer's role, likewise.
+    pub resizer: StartSidecar,
 }
 
 impl Scenario {
@@ -54,6 +56,7 @@ impl Scenario {
             troubles: Troubles::new(),
             nodes: 1,
             provisioner: roles::provisioner,
+            resizer: roles::resizer,
         }
     }
 
@@ -77,6 +80,12 @@ impl Scenario {
             provisioner,
             ..self
         }
+    }
+
+    /// With another resizer.
+    #[must_use]
+    pub fn resizer(self, resizer: StartSidecar) -> Self {
+        Self { resizer, ..self }
     }
 }
 
@@ -141,6 +150,7 @@ pub fn run(scenario: &Scenario, plan: &Plan, seed: u64) -> Report {
         },
         nodes: scenario.nodes,
         provisioner: scenario.provisioner,
+        resizer: scenario.resizer,
     };
     let replay = format!("scenario {}, seed {seed}, {plan}", scenario.name);
     runtime.block_on(tell(scenario, making, root.path(), replay))

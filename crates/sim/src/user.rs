@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use orlop_model::{Claim, CsiDriver, Key, Kind, Namespace, Pod, StorageClass, Volume};
-use orlop_runtime::{Cluster, Preconditions};
+use orlop_model::{Claim, CsiDriver, Key, Kind, Namespace, Pod, Quantity, StorageClass, Volume};
+use orlop_runtime::{Cluster, Patch, Preconditions};
 use serde_json::{Value, json};
 
 use crate::driver::{self, FakeDriver};
@@ -50,6 +50,7 @@ impl User {
             "parameters": {"tier": "fast"},
             "volumeBindingMode": mode,
             "reclaimPolicy": policy,
+            "allowVolumeExpansion": true,
         }))
         .await;
     }
@@ -65,6 +66,31 @@ impl User {
             },
         }))
         .await;
+    }
+
+    /// Asks for another size of a claim.
+    pub async fn resize(&self, name: &str, size: &str) {
+        let body = json!({"spec": {"resources": {"requests": {"storage": size}}}});
+        let key = Key::namespaced("default", name);
+        let patched = self.cluster.patch::<Claim>(&key, &Patch::Merge(body)).await;
+        patched.expect("the class allows it");
+        self.witness.look();
+    }
+
+    /// Waits until a claim has a size, and nothing of growing is left.
+    ///
+    /// # Errors
+    /// As [`User::until`].
+    pub async fn until_size(&self, name: &str, size: &str) -> Result<(), Stuck> {
+        let key = Key::namespaced("default", name);
+        let size: Quantity = size.parse().expect("a size");
+        self.until(&format!("claim {name} has {size}"), move |objects| {
+            let claim = objects.claims.get(&key);
+            claim.is_some_and(|claim| {
+                claim.status.capacity.storage() == Some(&size) && claim.resize_status().is_none()
+            })
+        })
+        .await
     }
 
     /// Creates a pod that uses a claim.

@@ -35,6 +35,8 @@ pub struct Objects {
 #[derive(Debug, Default)]
 struct Facts {
     volumes: BTreeSet<String>,
+    /// Sizes of the file systems, by volume.
+    file_systems: BTreeMap<String, i64>,
     /// Volume and node.
     attached: BTreeSet<(String, String)>,
     /// Uids of pods whose processes run.
@@ -132,6 +134,10 @@ impl Witness {
     pub fn backend_is(&self, backend: &Backend, breaches: Vec<Breach>) {
         let mut state = self.lock();
         state.facts.volumes = backend.volumes().keys().cloned().collect();
+        let sizes = backend.volumes().iter();
+        state.facts.file_systems = sizes
+            .map(|(id, volume)| (id.clone(), volume.file_system))
+            .collect();
         let attached = backend.volumes().iter().flat_map(|(id, volume)| {
             volume
                 .attached
@@ -155,6 +161,16 @@ impl Witness {
     /// A volume is about to be deleted.
     pub fn before_delete(&self, id: &str) {
         self.judge(|objects, _| rules::delete(objects, id));
+    }
+
+    /// A volume is about to grow.
+    pub fn before_expand(&self, id: &str, bytes: i64) {
+        self.judge(|objects, _| rules::expand(objects, id, bytes));
+    }
+
+    /// A volume is about to grow on its node.
+    pub fn before_expand_on_node(&self, id: &str) {
+        self.judge(|objects, _| rules::expand_on_node(objects, id));
     }
 
     /// A volume is about to be attached.
@@ -213,8 +229,14 @@ impl State {
             .or_insert_with(|| format!("<uid of {}>", event.key));
         match &*event.key.resource {
             "persistentvolumeclaims" => {
-                put(&mut self.objects.claims, event, Key::clone);
+                let before = put(&mut self.objects.claims, event, Key::clone);
                 self.changes += 1;
+                if !event.deleted {
+                    let claim = Claim::decode(&event.object.json).expect("the server wrote it");
+                    let breaches =
+                        rules::claim_size(&self.objects, &self.facts, before.as_ref(), &claim);
+                    self.blame(breaches);
+                }
             }
             "persistentvolumes" => {
                 let before = put(&mut self.objects.volumes, event, |key| key.name.clone());

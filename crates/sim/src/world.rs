@@ -43,6 +43,8 @@ pub struct Making {
     pub nodes: u8,
     /// The provisioner's role.
     pub provisioner: StartSidecar,
+    /// The resizer's role.
+    pub resizer: StartSidecar,
 }
 
 /// Starts a role that stands beside the driver.
@@ -64,6 +66,7 @@ struct Inner {
     nodes: BTreeMap<Member, roles::NodePlace>,
     ledgers: BTreeMap<Member, Ledger>,
     provisioner: StartSidecar,
+    resizer: StartSidecar,
     deaths: mpsc::UnboundedSender<Member>,
     lives: Mutex<BTreeMap<Member, Process>>,
 }
@@ -78,12 +81,11 @@ impl World {
             temper,
             nodes,
             provisioner,
+            resizer,
         } = making;
         let clock = Clock::simulated(Timestamp::from_second(BEGINNING).expect("a time"));
         let random = Mutex::new(fastrand::Rng::with_seed(seed));
         let config = Config {
-            storage: Storage::Memory,
-            logs: None,
             clock: orlop_apiserver::Clock::new(move || clock.now()),
             entropy: Entropy::new(move || {
                 random
@@ -91,6 +93,7 @@ impl World {
                     .unwrap_or_else(PoisonError::into_inner)
                     .u128(..)
             }),
+            ..Config::new(Storage::Memory)
         };
         let server = ApiServer::open(config)
             .await
@@ -124,6 +127,7 @@ impl World {
             driver,
             clock,
             provisioner,
+            resizer,
             deaths,
             lives: Mutex::default(),
         };
@@ -196,6 +200,7 @@ impl World {
             Member::Scheduler => roles::scheduler(&process),
             Member::Provisioner => (inner.provisioner)(&process, self.controller(&wire)),
             Member::Attacher => roles::attacher(&process, self.controller(&wire)),
+            Member::Resizer => (inner.resizer)(&process, self.controller(&wire)),
             Member::Node(_) => inner.nodes[&member].start(&process, &wire),
         }
         self.lives().insert(member, process);

@@ -126,7 +126,7 @@ fn role(member: Member) -> &'static str {
     match member {
         Member::Control => "control",
         Member::Scheduler => "scheduler",
-        Member::Provisioner | Member::Attacher => "controller",
+        Member::Provisioner | Member::Attacher | Member::Resizer => "controller",
         Member::Node(_) => "node",
     }
 }
@@ -154,7 +154,17 @@ fn lives() -> Vec<Scenario> {
             user.until_all_gone().await
         })
     });
-    vec![whole, deleted_at_once]
+    let growing = Scenario::new("growing", |user| {
+        Box::pin(async move {
+            user.class("WaitForFirstConsumer", "Delete").await;
+            user.claim("data").await;
+            user.pod("web", "data").await;
+            user.until_running("web").await?;
+            user.resize("data", "2Gi").await;
+            user.until_size("data", "2Gi").await
+        })
+    });
+    vec![whole, deleted_at_once, growing]
 }
 
 /// What each role asks in calm runs, and where each process dies at some of its calls.

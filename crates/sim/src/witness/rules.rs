@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use orlop_model::{ReclaimPolicy, Volume, VolumeAttachment, well_known};
+use orlop_model::{Claim, ReclaimPolicy, ResizeStatus, Volume, VolumeAttachment, well_known};
 
 use super::{Facts, Objects};
 use crate::backend::Breach;
@@ -105,6 +105,62 @@ pub(super) fn attach(objects: &Objects, id: &str, node: &str) -> Vec<Breach> {
         "I14",
         format!("ControllerPublishVolume {id} to {node} that no attachment records"),
     )
+}
+
+fn claim_of<'a>(objects: &'a Objects, id: &str) -> Option<&'a Claim> {
+    let mut volumes = objects.volumes.values();
+    let volume = volumes.find(|volume| handle(volume) == Some(id))?;
+    let owner = volume.spec.claim_ref.as_ref()?;
+    let mut claims = objects.claims.values();
+    claims.find(|claim| claim.metadata.uid == owner.uid)
+}
+
+/// I14: the size that the backend is asked for stands on the claim.
+pub(super) fn expand(objects: &Objects, id: &str, bytes: i64) -> Vec<Breach> {
+    let recorded = claim_of(objects, id).is_some_and(|claim| {
+        claim.allocated_bytes() == Some(bytes) && claim.resize_status().is_some()
+    });
+    if recorded {
+        return Vec::new();
+    }
+    let what = format!("ControllerExpandVolume {id} to {bytes}, which no claim records");
+    breach("I14", what)
+}
+
+/// I13 and I14: a node acts when the backend's part is over, and says so first.
+pub(super) fn expand_on_node(objects: &Objects, id: &str) -> Vec<Breach> {
+    let status = claim_of(objects, id).and_then(Claim::resize_status);
+    match status {
+        // After the end of a lost call, or for a claim that another node finished.
+        None | Some(ResizeStatus::NodeResizeInProgress) => Vec::new(),
+        Some(status) => breach("I13", format!("NodeExpandVolume {id} while {status:?}")),
+    }
+}
+
+/// I13: a claim has what is there, and never less than before.
+pub(super) fn claim_size(
+    objects: &Objects,
+    facts: &Facts,
+    before: Option<&Claim>,
+    claim: &Claim,
+) -> Vec<Breach> {
+    let (name, has) = (&claim.metadata.name, claim.capacity_bytes());
+    let mut breaches = Vec::new();
+    let had = before.map_or(0, Claim::capacity_bytes);
+    if has < had {
+        breaches.extend(breach("I13", format!("claim {name} had {had}, now {has}")));
+    }
+    let volume = objects.volumes.get(&claim.spec.volume_name);
+    let there = volume
+        .and_then(handle)
+        .and_then(|id| facts.file_systems.get(id));
+    if let Some(there) = there
+        && has > *there
+    {
+        let what = format!("claim {name} says {has}, but there are {there}");
+        breaches.extend(breach("I13", what));
+    }
+    breaches
 }
 
 /// I08: nothing is taken from a pod that runs.

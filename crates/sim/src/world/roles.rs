@@ -32,6 +32,10 @@ pub(super) fn attacher(process: &Process, driver: Driver) {
     orlop_sidecars::attacher::start(process, driver, Default::default());
 }
 
+pub(crate) fn resizer(process: &Process, driver: Driver) {
+    orlop_sidecars::resizer::start(process, driver, Default::default());
+}
+
 /// What outlives the processes of a node.
 pub(super) struct NodePlace {
     name: String,
