@@ -263,7 +263,7 @@ pub(crate) struct Control {
 pub(crate) struct Controller {
     #[command(flatten)]
     pub(crate) cluster: Cluster,
-    /// Which to run: provisioner, attacher; `*` for all, `-NAME` for all but one.
+    /// Which to run: provisioner, attacher, resizer; `*` for all, `-NAME` for all but one.
     #[arg(
         long,
         default_value = "*",

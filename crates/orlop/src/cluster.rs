@@ -30,12 +30,15 @@ const CONTROL: [(&str, StartController); 4] = [
 ];
 
 /// What `orlop controller` runs.
-const SIDECARS: [(&str, StartSidecar); 2] = [
+const SIDECARS: [(&str, StartSidecar); 3] = [
     ("provisioner", |process, driver| {
         orlop_sidecars::provisioner::start(process, driver.clone(), Default::default());
     }),
     ("attacher", |process, driver| {
         orlop_sidecars::attacher::start(process, driver.clone(), Default::default());
+    }),
+    ("resizer", |process, driver| {
+        orlop_sidecars::resizer::start(process, driver.clone(), Default::default());
     }),
 ];
 

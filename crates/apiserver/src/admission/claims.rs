@@ -149,8 +149,9 @@ pub(super) fn validate_change(before: &Value, after: &Value) -> Vec<FieldError> 
     let asked = size("/spec/resources/requests/storage", after);
     let had = size("/spec/resources/requests/storage", before);
     let capacity = size("/status/capacity/storage", before);
-    // A failed expansion may be taken back, but never below what is there.
-    if asked < had && (capacity.is_none() || asked < capacity) {
+    // A failed expansion may be taken back, but not to what is there: the failed one may yet
+    // turn out to have happened, and must be followed by one that ends.
+    if asked < had && (capacity.is_none() || asked <= capacity) {
         let detail = "field can not be less than status.capacity";
         errors.push(FieldError::forbidden(
             "spec.resources.requests.storage",

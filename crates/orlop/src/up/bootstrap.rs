@@ -1,7 +1,10 @@
 //! The objects that a user finds on the first start: the driver's traits and a default class.
 
 use anyhow::{Context, Result};
-use orlop_csi::{DriverInfo, client::ControllerCapability};
+use orlop_csi::{
+    DriverInfo,
+    client::{ControllerCapability, NodeCapability},
+};
 use orlop_model::{CsiDriver, StorageClass, well_known};
 use orlop_runtime::{ApiError, Cluster};
 use serde_json::{Value, json};
@@ -48,7 +51,8 @@ fn default_class(name: &str, driver: &DriverInfo) -> Value {
         "reclaimPolicy": "Delete",
         // Local volumes are made where the pod is; for others it does no harm.
         "volumeBindingMode": "WaitForFirstConsumer",
-        // Nobody here grows volumes yet: let the API server say so at once.
-        "allowVolumeExpansion": false,
+        // A driver that can't grow volumes: let the API server say so at once.
+        "allowVolumeExpansion": driver.can(ControllerCapability::ExpandVolume)
+            || driver.node_can(NodeCapability::ExpandVolume),
     })
 }

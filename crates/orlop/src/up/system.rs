@@ -372,6 +372,7 @@ fn start_roles(process: &Process, driver: &Driver) {
     orlop_scheduler::start(process);
     orlop_sidecars::provisioner::start(process, driver.clone(), Default::default());
     orlop_sidecars::attacher::start(process, driver.clone(), Default::default());
+    orlop_sidecars::resizer::start(process, driver.clone(), Default::default());
 }
 
 fn start_node(
