@@ -92,6 +92,14 @@ impl InFlight {
     }
 }
 
+#[cfg(test)]
+impl InFlight {
+    /// Whether somebody has the turn. Unlike trying to take it, looking stands in nobody's way.
+    pub(super) fn is_busy(&self, subject: &Subject) -> bool {
+        locked(&self.subjects).contains(subject)
+    }
+}
+
 impl Drop for Turn {
     fn drop(&mut self) {
         let mut running = locked(&self.subjects);

@@ -9,6 +9,7 @@ use orlop_host::FsKind;
 use super::home::PoolName;
 use super::mkfs::{self, MkfsError};
 use super::room::Allocation;
+use super::volume::VolumeRecord;
 
 /// Parameters under this prefix are the provisioner's own words to the driver.
 const PROVISIONER_PREFIX: &str = "csi.storage.k8s.io/";
@@ -138,6 +139,15 @@ pub(super) struct Mutable {
 }
 
 impl Mutable {
+    /// Whether a volume is as these say. What they do not speak of may have been changed since it
+    /// was made, and its making may still be repeated.
+    pub(super) fn holds_for(self, record: &VolumeRecord) -> bool {
+        self.allocation.is_none_or(|it| it == record.allocation)
+            && self
+                .read_ahead_kib
+                .is_none_or(|it| Some(it) == record.read_ahead_kib)
+    }
+
     /// Understands mutable parameters.
     pub(super) fn parse(wire: &BTreeMap<String, String>) -> Result<Self, ParameterError> {
         let mut parsed = Self::default();
@@ -223,6 +233,12 @@ mod tests {
                 read_ahead_kib: Some(512)
             })
         );
+        let record = VolumeRecord {
+            allocation: Allocation::Thick,
+            ..VolumeRecord::blank("a", 1, 1 << 30)
+        };
+        assert!(Mutable::default().holds_for(&record));
+        assert!(!parsed.unwrap().holds_for(&record));
         for (key, value) in [("pool", "a"), ("readAheadKiB", "-1"), ("allocation", "")] {
             assert!(Mutable::parse(&map(&[(key, value)])).is_err(), "{key}");
         }

@@ -23,6 +23,7 @@ mod crash;
 mod failures;
 mod groups;
 mod inline;
+mod killed_lives;
 mod kills;
 mod late;
 mod life;
@@ -244,17 +245,33 @@ impl Bed {
         )
     }
 
+    /// What is left of everything. A device that goes with its last closer may be looked at by
+    /// somebody just then: it has a moment to go.
     fn leftovers(&self) -> Vec<String> {
-        let mut left = leftovers(self.pools()).unwrap();
-        let table = MountTable::read().unwrap();
-        let root = self.path("");
-        left.extend(
-            table
-                .beneath(&root)
-                .map(|mount| mount.point.display().to_string()),
-        );
-        left
+        settled(|| {
+            let mut left = leftovers(self.pools()).unwrap();
+            let table = MountTable::read().unwrap();
+            let root = self.path("");
+            left.extend(
+                table
+                    .beneath(&root)
+                    .map(|mount| mount.point.display().to_string()),
+            );
+            left
+        })
     }
+}
+
+/// What is left once no device is, or after a while.
+fn settled(look: impl Fn() -> Vec<String>) -> Vec<String> {
+    for _ in 0..500 {
+        let left = look();
+        if !left.iter().any(|it| it.starts_with("loop")) {
+            return left;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    look()
 }
 
 impl Drop for Bed {

@@ -103,7 +103,7 @@ struct Asked {
     smallest: u64,
     pool: Option<PoolName>,
     allocation: Allocation,
-    read_ahead_kib: Option<u32>,
+    mutable: Mutable,
     parameters: BTreeMap<String, String>,
     wanted: Wanted,
     source: Option<Source>,
@@ -149,7 +149,7 @@ impl Asked {
             allocation: mutable
                 .allocation
                 .unwrap_or_else(|| parameters::allocation(&parameters)),
-            read_ahead_kib: mutable.read_ahead_kib,
+            mutable,
             parameters,
             wanted: Wanted::parse(
                 request.accessibility_requirements.as_ref(),
@@ -223,8 +223,7 @@ fn plan(
         Some("source")
     } else if record.parameters != asked.parameters {
         Some("parameters")
-    } else if (record.allocation, record.read_ahead_kib) != (asked.allocation, asked.read_ahead_kib)
-    {
+    } else if !asked.mutable.holds_for(record) {
         Some("mutable parameters")
     } else if !asked.wanted.allows(&found.home.node) {
         Some("place")
@@ -296,7 +295,7 @@ fn make(
         let record = VolumeRecord {
             parameters: asked.parameters.clone(),
             allocation: asked.allocation,
-            read_ahead_kib: asked.read_ahead_kib,
+            read_ahead_kib: asked.mutable.read_ahead_kib,
             ..VolumeRecord::blank(&asked.name, pools.next_serial(), size)
         };
         let made = match origin {
@@ -365,7 +364,10 @@ mod tests {
             smallest: size::SMALLEST,
             pool: None,
             allocation: Allocation::Thin,
-            read_ahead_kib: None,
+            mutable: Mutable {
+                allocation: Some(Allocation::Thin),
+                read_ahead_kib: None,
+            },
             parameters: BTreeMap::new(),
             wanted: Wanted::OneOf(vec![NodeName::from("n")]),
             source: None,

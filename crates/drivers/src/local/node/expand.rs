@@ -150,7 +150,8 @@ pub(super) fn expand(
         found.writable(),
     ) {
         (Some(form), Some(staged), Some(_)) => {
-            grow(&id, form, staged, &found)?;
+            follow_image(&id, &found)?;
+            grow(&volume, form, staged, &found)?;
             record_growth(here, volume)?;
         }
         _ => return Err(ExpandError::NotThere { id, path }),
@@ -174,20 +175,32 @@ fn record_growth(here: Here<'_>, mut volume: Volume) -> Result<(), ExpandError> 
         })
 }
 
-fn grow(id: &VolumeId, form: Access, staged: &Staged, found: &Use) -> Result<(), ExpandError> {
-    let id = || id.clone();
-    if let (Access::Mount(_), true) = (form, staged.publication.read_only) {
-        return Err(ExpandError::ReadOnly { id: id() });
-    }
-    for device in &found.devices {
+/// Makes the devices as large as the image has become.
+fn follow_image(id: &VolumeId, found: &Use) -> Result<(), ExpandError> {
+    found.devices.iter().try_for_each(|device| {
         device
             .device
             .refresh_size()
-            .map_err(|source| ExpandError::Device { id: id(), source })?;
-    }
+            .map_err(|source| ExpandError::Device {
+                id: id.clone(),
+                source,
+            })
+    })
+}
+
+/// Makes the file system as large as its device, unless it is already.
+fn grow(volume: &Volume, form: Access, staged: &Staged, found: &Use) -> Result<(), ExpandError> {
+    let record = &volume.record;
+    let id = || record.id.clone();
     let (Access::Mount(kind), Some(device)) = (form, found.writable()) else {
         return Ok(());
     };
+    if record.file_system_bytes == record.capacity_bytes {
+        return Ok(());
+    }
+    if staged.publication.read_only {
+        return Err(ExpandError::ReadOnly { id: id() });
+    }
     filesystem::grow(kind, &device.path(), &staged.path)
         .map_err(|source| ExpandError::Grow { id: id(), source })
 }

@@ -275,7 +275,8 @@ pub(super) fn unpublish(here: Here<'_>, volume: &Volume, target: &Path) -> Resul
 /// Removes the volume, unless it is still mounted somewhere.
 fn end(here: Here<'_>, volume: &Volume) -> Result<(), InlineError> {
     let found = Use::observe(here.pools, volume)?;
-    if found.is_in_use() {
+    // A device without a mount goes by itself, though perhaps not at once: others look at devices.
+    if found.is_mounted() {
         return Ok(());
     }
     found.release_devices()?;

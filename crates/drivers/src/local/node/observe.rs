@@ -122,8 +122,12 @@ impl Use {
 
     /// Whether taking the volume away would take it from somebody.
     pub(in crate::local) fn is_in_use(&self) -> bool {
+        self.is_mounted() || (self.record.staged.is_some() && !self.devices.is_empty())
+    }
+
+    /// Whether it is mounted anywhere.
+    pub(super) fn is_mounted(&self) -> bool {
         self.devices.iter().any(|device| device.mounted)
-            || (self.record.staged.is_some() && !self.devices.is_empty())
     }
 
     /// Gives back all devices. Those that somebody still has open go with the last closer.
