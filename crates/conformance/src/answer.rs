@@ -38,9 +38,10 @@ impl<R: Unary> Answer<R> {
     /// The driver answered something else than it may.
     pub(crate) fn against(&self, must: &str) -> Trouble {
         Trouble::Against(format!(
-            "{} was answered with {}; {must}",
-            self.asked,
-            self.words()
+            "{} was answered with {}; {must}; the request was {}",
+            R::METHOD,
+            self.words(),
+            self.asked
         ))
     }
 

@@ -1,5 +1,6 @@
 //! The driver under test and what it says about itself.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -47,6 +48,9 @@ pub(crate) struct Bench {
     pub(crate) tag: String,
     counter: AtomicU64,
     canaries: Mutex<Vec<String>>,
+    /// What was listed before the run.
+    pub(crate) volumes_before: BTreeSet<String>,
+    made: Mutex<BTreeSet<String>>,
 }
 
 impl Bench {
@@ -60,6 +64,7 @@ impl Bench {
             Err(error) if error.code == Code::Unimplemented => Default::default(),
             Err(error) => return Err(error.into()),
         };
+        let volumes_before = listed(&settings).await;
         // Last, so that a driver that isn't there leaves no folder behind.
         let folder = RunFolder::make(&settings.staging_folder, &settings.target_folder)
             .map_err(MeetError::Folder)?;
@@ -83,6 +88,8 @@ impl Bench {
             tag: format!("{:08x}", fastrand::u32(..)),
             counter: AtomicU64::new(0),
             canaries: Mutex::new(secrets),
+            volumes_before,
+            made: Mutex::default(),
         })
     }
 
@@ -104,6 +111,20 @@ impl Bench {
 
     pub(crate) fn next_number(&self) -> u64 {
         self.counter.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Remembers a volume of this run.
+    pub(crate) fn add_made(&self, volume_id: String) {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.insert(volume_id);
+    }
+
+    /// Every volume that this run has made.
+    pub(crate) fn made(&self) -> BTreeSet<String> {
+        self.made
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Values that must never come back in a message.
@@ -148,10 +169,6 @@ impl Bench {
         self.grows(VolumeExpansion::Online)
     }
 
-    pub(crate) fn makes_blocks(&self) -> bool {
-        self.blocks
-    }
-
     /// Whether a case's need is met.
     pub(crate) fn has(&self, need: Need) -> bool {
         match need {
@@ -178,4 +195,30 @@ impl Bench {
             Need::VolumeLimit(most) => (1..=most).contains(&self.max_volumes),
         }
     }
+}
+
+/// The ids of all volumes; as many as can be had from a driver whose list is yet to be judged.
+async fn listed(settings: &Settings) -> BTreeSet<String> {
+    let mut ids = BTreeSet::new();
+    let mut starting_token = String::new();
+    for _ in 0..1000 {
+        let request = proto::ListVolumesRequest {
+            max_entries: 0,
+            starting_token,
+        };
+        let Ok(reply) = settings
+            .controller
+            .call_raw(&request, settings.timeout)
+            .await
+        else {
+            break;
+        };
+        let volumes = reply.entries.into_iter().filter_map(|entry| entry.volume);
+        ids.extend(volumes.map(|volume| volume.volume_id));
+        if reply.next_token.is_empty() {
+            break;
+        }
+        starting_token = reply.next_token;
+    }
+    ids
 }

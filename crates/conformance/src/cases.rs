@@ -7,24 +7,41 @@ use proto::volume_capability::access_mode::Mode;
 use crate::case::{Case, Need, Trouble, ensure};
 use crate::trial::Trial;
 
+mod access;
 mod attach;
+mod audit;
+mod block;
 mod capacity;
+mod conflict;
 mod create;
+mod data_kept;
 mod delete;
+mod expand;
 mod get_volume;
 mod groups;
 mod identity;
+mod late;
+mod list_snapshots;
 mod list_volumes;
 mod metadata;
 mod modify;
 mod names;
+mod order;
+mod parallel;
 mod paths;
+mod publish;
+mod read_only;
 mod required;
 mod restart;
 mod secrets;
+mod snapshots;
+mod sources;
+mod stage;
+mod stats;
 mod topology;
 mod unadvertised;
 mod validate;
+mod wire;
 
 const CREATE: Need = Need::Controller(ControllerCapability::CreateDeleteVolume);
 
@@ -43,22 +60,39 @@ pub(crate) fn all() -> Vec<Case> {
     [
         identity::cases(),
         required::cases(),
+        unadvertised::cases(),
+        wire::cases(),
         create::cases(),
         capacity::cases(),
         names::cases(),
+        topology::cases(),
         delete::cases(),
         validate::cases(),
         list_volumes::cases(),
         get_volume::cases(),
         modify::cases(),
         attach::cases(),
+        snapshots::cases(),
+        list_snapshots::cases(),
+        sources::cases(),
         groups::cases(),
+        stage::cases(),
+        publish::cases(),
+        access::cases(),
+        read_only::cases(),
+        block::cases(),
+        stats::cases(),
+        expand::cases(),
+        data_kept::cases(),
         metadata::cases(),
-        restart::cases(),
+        order::cases(),
         paths::cases(),
+        parallel::cases(),
+        conflict::cases(),
+        late::cases(),
+        restart::cases(),
         secrets::cases(),
-        topology::cases(),
-        unadvertised::cases(),
+        audit::cases(),
     ]
     .concat()
 }

@@ -136,36 +136,3 @@ pub(crate) async fn size_at(target: &str) -> Result<i64, Trouble> {
     })
     .await
 }
-
-/// Everything below a folder that can be seen: paths, sizes and first bytes.
-pub(crate) fn picture(folder: &Path) -> Vec<(PathBuf, u64, Vec<u8>)> {
-    let mut seen = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        let Ok(entries) = std::fs::read_dir(&folder) else {
-            continue;
-        };
-        for entry in entries.flatten() {
-            let path = entry.path();
-            let Ok(metadata) = path.symlink_metadata() else {
-                continue;
-            };
-            let content = if metadata.is_file() {
-                std::fs::read(&path).unwrap_or_default()
-            } else {
-                Vec::new()
-            };
-            if metadata.is_dir() {
-                folders.push(path.clone());
-            }
-            let length = if metadata.is_file() {
-                metadata.len()
-            } else {
-                0
-            };
-            seen.push((path, length, content));
-        }
-    }
-    seen.sort();
-    seen
-}

@@ -31,6 +31,11 @@ impl RunFolder {
         })
     }
 
+    /// Whether a path is in the run's folders.
+    pub(crate) fn holds(&self, path: &Path) -> bool {
+        path.starts_with(self.staging.path()) || path.starts_with(self.targets.path())
+    }
+
     /// A case's own folders.
     pub(crate) fn for_case(&self, number: u64) -> io::Result<CaseFolder> {
         let folder = CaseFolder {

@@ -10,8 +10,6 @@
 //! it, also when it failed or was stopped, and what can't be removed is named; no
 //! secret is in a report.
 
-#![expect(dead_code, reason = "what the next groups of cases stand on")]
-
 mod answer;
 mod bench;
 mod case;

@@ -37,7 +37,6 @@ const MOST_PER_CLAUSE: usize = 5;
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     remarks: Mutex<Vec<Remark>>,
-    calls: Mutex<u64>,
 }
 
 impl Observed {
@@ -48,10 +47,6 @@ impl Observed {
             .filter(|remark| remark.clause == clause)
             .map(|remark| remark.words.clone())
             .collect()
-    }
-
-    pub(crate) fn calls(&self) -> u64 {
-        *self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn remark(&self, clause: Clause, words: String) {
@@ -70,7 +65,6 @@ impl Observed {
         result: Result<&dyn Any, &Refusal>,
         secrets: &[String],
     ) {
-        *self.calls.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         match result {
             Ok(reply) => self.look_at_reply(method, asked, reply),
             Err(refusal) => self.look_at_refusal(method, asked, refusal, secrets),

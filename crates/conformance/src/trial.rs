@@ -127,6 +127,12 @@ impl Trial {
         let result = driver.call_raw(&request, time).await;
         let seen = result.as_ref().map(|reply| reply as &dyn Any);
         self.0.ledger.after(&request, new, seen);
+        if let Ok(reply) = seen
+            && let Some(reply) = reply.downcast_ref::<proto::CreateVolumeResponse>()
+            && let Some(volume) = &reply.volume
+        {
+            self.bench().add_made(volume.volume_id.clone());
+        }
         self.bench()
             .observed
             .look(R::METHOD, &asked, seen, &self.bench().secrets());
