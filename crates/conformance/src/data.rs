@@ -102,16 +102,19 @@ pub(crate) async fn holds(target: &str, seed: u64) -> Result<bool, Trouble> {
     .await
 }
 
+/// A place that no case writes to, and that the smallest test volume still has.
+const UNUSED: u64 = 6;
+
 /// Tries to change the volume; the error if that is refused, as it is for a read-only one.
 pub(crate) async fn try_write(target: &str) -> Result<(), std::io::ErrorKind> {
     let target = target.to_owned();
     let tried = tokio::task::spawn_blocking(move || {
         let mut file = open(
             &target,
-            9,
+            UNUSED,
             OpenOptions::new().write(true).create(true).truncate(true),
         )?;
-        file.write_all(&pattern(9))?;
+        file.write_all(&pattern(UNUSED))?;
         file.sync_all()
     });
     match tried.await {

@@ -85,7 +85,9 @@ impl Observed {
             }
         }
         let code = code_name(refusal.code);
-        if refusal.message.trim().is_empty() {
+        // A service that isn't there is refused by the gRPC library, without a word.
+        let from_library = refusal.code == tonic::Code::Unimplemented;
+        if refusal.message.trim().is_empty() && !from_library {
             let words = format!("{asked} was refused with {code} and no message");
             self.remark(Clause::MessageNotEmpty, words);
         }
