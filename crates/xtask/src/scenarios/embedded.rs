@@ -17,10 +17,11 @@ use crate::{
 pub(super) async fn run(stage: &Stage) -> Result<()> {
     let kubeconfig = api_server(stage).await?;
     let stage = &stage.facing(&kubeconfig).await?;
-    stage.local_driver().await?;
+    let root = stage.folder().join("node");
+    stage.local_driver_for(&root).await?;
     ours(stage, "control", &kubeconfig, &[])?;
     ours(stage, "scheduler", &kubeconfig, &[])?;
-    node(stage, &kubeconfig).await?;
+    node(stage, &root, &kubeconfig).await?;
     go_sidecars::start(stage, &kubeconfig).await?;
     life(stage).await?;
     stage.close().await
@@ -57,8 +58,7 @@ fn ours(stage: &Stage, role: &str, kubeconfig: &Path, more: &[&str]) -> Result<(
 }
 
 /// Starts our node, and makes the driver known to it.
-async fn node(stage: &Stage, kubeconfig: &Path) -> Result<()> {
-    let root = stage.folder().join("node");
+async fn node(stage: &Stage, root: &Path, kubeconfig: &Path) -> Result<()> {
     let registry = root.join("plugins_registry");
     std::fs::create_dir_all(&registry)?;
     let name = format!("--name={NODE}");

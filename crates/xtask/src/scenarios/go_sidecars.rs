@@ -54,7 +54,13 @@ pub(super) async fn start(stage: &Stage, kubeconfig: &Path) -> Result<()> {
     Ok(())
 }
 
-fn sidecar(stage: &Stage, name: &str, kubeconfig: &Path, first: &[&str]) -> Result<Arc<Program>> {
+/// Starts a sidecar beside the scenario's driver.
+pub(super) fn sidecar(
+    stage: &Stage,
+    name: &str,
+    kubeconfig: &Path,
+    first: &[&str],
+) -> Result<Arc<Program>> {
     let mut arguments: Vec<String> = first.iter().map(|one| (*one).to_owned()).collect();
     arguments.extend([
         format!("--kubeconfig={}", kubeconfig.display()),
@@ -64,7 +70,7 @@ fn sidecar(stage: &Stage, name: &str, kubeconfig: &Path, first: &[&str]) -> Resu
 }
 
 /// Makes the driver known to the kubelet, by the registrar that was brought, or else by ours.
-async fn register(stage: &Stage) -> Result<()> {
+pub(super) async fn register(stage: &Stage) -> Result<()> {
     const REGISTRAR: &str = "csi-node-driver-registrar";
     if !stage.binary(REGISTRAR).exists() {
         stage.our_registrar().await?;

@@ -2,6 +2,7 @@
 
 mod embedded;
 mod go_sidecars;
+mod go_snapshots;
 mod host_path;
 mod kubelet;
 mod mock;
@@ -29,7 +30,7 @@ pub(crate) struct Scenario {
 }
 
 /// All scenarios.
-const ALL: [Scenario; 7] = [
+const ALL: [Scenario; 8] = [
     Scenario {
         name: "sanity",
         law: "csi-sanity finds no fault with our local driver",
@@ -64,6 +65,13 @@ const ALL: [Scenario; 7] = [
         brought: &[],
         alone: false,
         run: |stage| Box::pin(go_sidecars::run(stage)),
+    },
+    Scenario {
+        name: "go-snapshots",
+        law: "the Go snapshotter cuts our driver's volumes, and a claim is made from a snapshot",
+        brought: &[],
+        alone: false,
+        run: |stage| Box::pin(go_snapshots::run(stage)),
     },
     Scenario {
         name: "embedded",

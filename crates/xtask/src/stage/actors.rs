@@ -20,6 +20,12 @@ impl Stage {
     /// Starts `orlop driver local` with a pool of its own, and makes a class for it by the
     /// scenario's name.
     pub(crate) async fn local_driver(&self) -> Result<Arc<Program>> {
+        self.local_driver_for(std::path::Path::new(KUBELET_ROOT))
+            .await
+    }
+
+    /// The same for a node whose root is another folder than the kubelet's.
+    pub(crate) async fn local_driver_for(&self, root: &std::path::Path) -> Result<Arc<Program>> {
         let pool = self.folder().join("pool");
         std::fs::create_dir_all(&pool)?;
         let endpoint = format!("unix://{}", self.driver_socket().display());
@@ -37,6 +43,8 @@ impl Stage {
                     &self.driver_name(),
                     "--pool",
                     &pool.display().to_string(),
+                    "--kubelet-dir",
+                    &root.display().to_string(),
                 ],
             )
             .await?;

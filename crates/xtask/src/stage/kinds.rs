@@ -53,6 +53,12 @@ pub(crate) const VOLUME_SNAPSHOT: Kind = namespaced(SNAPSHOT, "VolumeSnapshot", 
 pub(crate) const SNAPSHOT_CLASS: Kind =
     cluster_wide(SNAPSHOT, "VolumeSnapshotClass", "volumesnapshotclasses");
 
+pub(crate) const DEFINITION: Kind = cluster_wide(
+    "apiextensions.k8s.io",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+);
+
 /// All kinds that can be applied.
 pub(super) const ALL: [Kind; 25] = [
     CLAIM,
@@ -78,11 +84,7 @@ pub(super) const ALL: [Kind; 25] = [
     namespaced(RBAC, "RoleBinding", "rolebindings"),
     cluster_wide(RBAC, "ClusterRole", "clusterroles"),
     cluster_wide(RBAC, "ClusterRoleBinding", "clusterrolebindings"),
-    cluster_wide(
-        "apiextensions.k8s.io",
-        "CustomResourceDefinition",
-        "customresourcedefinitions",
-    ),
+    DEFINITION,
     cluster_wide(STORAGE, "VolumeAttributesClass", "volumeattributesclasses"),
 ];
 
