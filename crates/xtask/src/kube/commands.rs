@@ -1,26 +1,23 @@
 //! `cargo xtask kube …`.
 
 use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    process::{ExitCode, Stdio},
+    path::PathBuf,
+    process::ExitCode,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
-    process::{Child, ChildStdin, ChildStdout},
-};
 
 use super::{
-    binaries, cleanup, component, folder::Folder, init, keeper, logs, namespaces, supervisor,
+    cleanup,
+    cluster::{Cluster, END, failure},
+    component,
+    fitness::build_all,
+    folder::Folder,
+    init, keeper, logs, namespaces, supervisor,
 };
 use crate::scenarios;
-
-/// How long a cluster may take to go.
-const END: Duration = Duration::from_secs(40);
 
 /// What to do with the test cluster.
 #[derive(Debug, Subcommand)]
@@ -43,9 +40,10 @@ pub(crate) enum Command {
     },
     /// Start a cluster and leave it running.
     Up,
-    /// End this checkout's clusters, and remove what failed ones left to look at.
+    /// End the clusters that `up` and `test --keep` left to this checkout, and remove what failed
+    /// ones left to look at.
     Down {
-        /// Those of other checkouts as well.
+        /// Those of running tests and of other checkouts as well.
         #[arg(long)]
         all: bool,
     },
@@ -143,180 +141,6 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
     // A read of standard input can't be cancelled, and must not hold up the end.
     runtime.shutdown_background();
     code
-}
-
-/// What a machine must have, or why the tier can't run on it.
-enum Fitness {
-    Fit { go: PathBuf },
-    Skip(String),
-}
-
-fn fitness() -> Result<Fitness> {
-    let Some(go) = binaries::go() else {
-        return Ok(Fitness::Skip(
-            "Go is not installed, and Kubernetes is built from its Go modules".to_owned(),
-        ));
-    };
-    if !rustix::process::geteuid().is_root() {
-        return Ok(Fitness::Skip(
-            "only root can make the cluster's namespaces and mounts".to_owned(),
-        ));
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let missing: BTreeSet<&str> = [
-        "containerd",
-        "ctr",
-        "runc",
-        "unshare",
-        "nsenter",
-        "ip",
-        "losetup",
-        "busybox",
-    ]
-    .into_iter()
-    .filter(|name| {
-        !std::env::split_paths(&path)
-            .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")])
-            .any(|folder| folder.join(name).is_file())
-    })
-    .collect();
-    if !missing.is_empty() {
-        let missing = Vec::from_iter(missing).join(", ");
-        bail!("not installed: {missing}; scripts/setup-kube installs them from Debian");
-    }
-    Ok(Fitness::Fit { go })
-}
-
-fn build_all() -> Result<Option<Vec<PathBuf>>> {
-    match fitness()? {
-        Fitness::Fit { go } => binaries::build(&go).map(Some),
-        Fitness::Skip(why) => {
-            println!("SKIPPED: the real-Kubernetes tier: {why}");
-            Ok(None)
-        }
-    }
-}
-
-/// Builds our own binary in the profile that this one was built in; answers with its path.
-fn build_orlop() -> Result<PathBuf> {
-    let this = std::env::current_exe()?;
-    let profile = this.parent().context("this program lies in no folder")?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = std::process::Command::new(cargo);
-    command.args(["build", "--quiet", "--package", "orlop"]);
-    command
-        .arg("--manifest-path")
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml"));
-    if profile.ends_with("release") {
-        command.arg("--release");
-    }
-    if !command.status().context("could not run cargo")?.success() {
-        bail!("orlop does not build");
-    }
-    Ok(profile.join("orlop"))
-}
-
-/// A cluster that goes when this does.
-struct Cluster {
-    folder: Folder,
-    keeper: Child,
-    pipe: ChildStdin,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl Cluster {
-    async fn start(purpose: &str, mut binaries: Vec<PathBuf>) -> Result<Self> {
-        cleanup::sweep()?;
-        binaries.push(build_orlop()?);
-        let mut keeper = tokio::process::Command::new(std::env::current_exe()?)
-            .args(["kube", "keep", purpose])
-            .args(binaries)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("could not start the keeper")?;
-        let (Some(pipe), Some(out)) = (keeper.stdin.take(), keeper.stdout.take()) else {
-            bail!("the keeper has no pipes");
-        };
-        let mut lines = BufReader::new(out).lines();
-        let Some(path) = lines.next_line().await? else {
-            bail!(
-                "the keeper could not make a folder; is there room in {}?",
-                std::env::temp_dir().display()
-            );
-        };
-        let mut cluster = Self {
-            folder: Folder::at(PathBuf::from(path)),
-            keeper,
-            pipe,
-            lines,
-        };
-        let begin = Instant::now();
-        match cluster.lines.next_line().await? {
-            Some(line) if line == keeper::READY => {
-                println!(
-                    "cluster {} ready in {:.1} s",
-                    cluster.folder.id(),
-                    begin.elapsed().as_secs_f64()
-                );
-                Ok(cluster)
-            }
-            _ => {
-                let folder = cluster.folder.clone();
-                let left = cluster.end().await?;
-                bail!("{}{}", failure(&folder), left);
-            }
-        }
-    }
-
-    /// Lets it outlive this command.
-    async fn stay(mut self) -> Result<Folder> {
-        self.pipe
-            .write_all(format!("{}\n", keeper::STAY).as_bytes())
-            .await?;
-        self.pipe.flush().await?;
-        Ok(self.folder)
-    }
-
-    /// Ends it; answers with what is left of it, which should be nothing.
-    async fn end(self) -> Result<String> {
-        let Self {
-            mut keeper,
-            pipe,
-            mut lines,
-            ..
-        } = self;
-        drop(pipe);
-        let ended = tokio::time::timeout(END, async {
-            let mut left = String::new();
-            while let Some(line) = lines.next_line().await? {
-                left.push_str("\nleft behind: ");
-                left.push_str(&line);
-            }
-            keeper.wait().await?;
-            // A keeper that was killed has not cleaned up.
-            cleanup::sweep()?;
-            anyhow::Ok(left)
-        });
-        ended
-            .await
-            .context("the keeper did not end in time; see `cargo xtask kube status`")?
-    }
-}
-
-fn failure(folder: &Folder) -> String {
-    if !folder.path().exists() {
-        return "the cluster's keeper was killed; the cluster is gone".to_owned();
-    }
-    let said = folder.noted("failure");
-    format!(
-        "{}\nits logs are in {}",
-        said.as_deref()
-            .unwrap_or("the cluster ended by itself")
-            .trim_end(),
-        folder.join("log").display()
-    )
 }
 
 async fn test(names: &[String], keep: bool, jobs: usize) -> Result<ExitCode> {
@@ -426,6 +250,9 @@ fn running(folders: Vec<Folder>) -> Result<Vec<Folder>> {
 async fn down(all: bool) -> Result<ExitCode> {
     let folders = || if all { Folder::all() } else { ours() };
     for folder in running(folders()?)? {
+        if !all && !folder.join(keeper::STAYS).exists() {
+            continue;
+        }
         let keeper = folder
             .noted("keeper.pid")
             .and_then(|id| id.trim().parse().ok());

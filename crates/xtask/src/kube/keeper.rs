@@ -15,6 +15,8 @@ use super::{cgroups, cleanup, folder::Folder, namespaces};
 
 /// The word with which the command lets the cluster outlive it.
 pub(super) const STAY: &str = "stay";
+/// The note that it does.
+pub(super) const STAYS: &str = "stays";
 /// The line with which the supervisor says that the cluster is ready.
 pub(super) const READY: &str = "ready";
 
@@ -65,7 +67,7 @@ async fn keep(folder: &Folder, binaries: &[PathBuf]) -> Result<()> {
     let pipe = unshare.stdin.take();
     let outcome = tokio::select! {
         biased;
-        () = hung_up() => Ok(()),
+        () = hung_up(folder) => Ok(()),
         _ = term.recv() => Ok(()),
         ended = async {
             let first = namespaces::first_process(unshare.id().context("unshare ended before it began")?)?;
@@ -91,13 +93,14 @@ async fn keep(folder: &Folder, binaries: &[PathBuf]) -> Result<()> {
 }
 
 /// Resolves when the command is gone without having said that the cluster may stay.
-async fn hung_up() {
+async fn hung_up(folder: &Folder) {
     let first_line = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).map(|_| line)
     });
     if let Ok(Ok(line)) = first_line.await
         && line.trim_end() == STAY
+        && folder.note(STAYS, "").is_ok()
     {
         std::future::pending::<()>().await;
     }
