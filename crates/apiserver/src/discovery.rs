@@ -1,7 +1,7 @@
 //! Discovery: which groups, versions and resources exist. Every answer is made
 //! from the table of kinds and is the same for every caller.
 
-use crate::kinds::{self, KindInfo, Subresource, group_version};
+use crate::kinds::{KindInfo, Kinds, Subresource, group_version};
 use serde_json::{Value, json};
 
 /// The Kubernetes release whose API this server speaks.
@@ -24,12 +24,12 @@ pub struct Document {
 }
 
 /// The document at `path`, or `None` when there is none.
-pub fn document(path: &str, accept: &str) -> Option<Document> {
+pub fn document(kinds: &Kinds, path: &str, accept: &str) -> Option<Document> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     if let (["api" | "apis"], Some(format)) = (parts.as_slice(), aggregated(accept)) {
         return Some(Document {
             content_type: format.content_type(),
-            body: group_discovery(format, parts == ["api"]),
+            body: group_discovery(kinds, format, parts == ["api"]),
         });
     }
     let body = match parts.as_slice() {
@@ -42,18 +42,18 @@ pub fn document(path: &str, accept: &str) -> Option<Document> {
         ["apis"] => json!({
             "kind": "APIGroupList",
             "apiVersion": "v1",
-            "groups": named_groups().map(|(group, version)| api_group(group, version))
+            "groups": named_groups(kinds).map(|(group, versions)| api_group(group, &versions))
                 .collect::<Vec<_>>(),
         }),
         ["apis", group] => {
-            let (group, version) = named_groups().find(|(name, _)| name == group)?;
-            let mut body = api_group(group, version);
+            let (group, versions) = named_groups(kinds).find(|(name, _)| name == group)?;
+            let mut body = api_group(group, &versions);
             body["kind"] = "APIGroup".into();
             body["apiVersion"] = "v1".into();
             body
         }
-        ["api", version] => resource_list("", version)?,
-        ["apis", group, version] if !group.is_empty() => resource_list(group, version)?,
+        ["api", version] => resource_list(kinds, "", version)?,
+        ["apis", group, version] if !group.is_empty() => resource_list(kinds, group, version)?,
         _ => return None,
     };
     Some(Document {
@@ -135,18 +135,27 @@ fn go_arch() -> &'static str {
     }
 }
 
-fn named_groups() -> impl Iterator<Item = (&'static str, &'static str)> {
-    kinds::group_versions().filter(|(group, _)| !group.is_empty())
+fn named_groups(kinds: &Kinds) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    kinds
+        .groups()
+        .into_iter()
+        .filter(|(group, _)| !group.is_empty())
 }
 
-fn api_group(group: &str, version: &str) -> Value {
-    let version = json!({"groupVersion": group_version(group, version), "version": version});
-    json!({"name": group, "versions": [version], "preferredVersion": version})
+fn api_group(group: &str, versions: &[&str]) -> Value {
+    let version =
+        |version: &&str| json!({"groupVersion": group_version(group, version), "version": version});
+    let versions: Vec<Value> = versions.iter().map(version).collect();
+    json!({"name": group, "versions": versions, "preferredVersion": versions.first()})
 }
 
-fn kinds_of<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static KindInfo> + 'a {
-    kinds::all()
-        .iter()
+fn kinds_of<'a>(
+    kinds: &'a Kinds,
+    group: &'a str,
+    version: &'a str,
+) -> impl Iterator<Item = &'static KindInfo> + 'a {
+    kinds
+        .all()
         .filter(move |kind| kind.group == group && kind.version == version)
 }
 
@@ -165,9 +174,9 @@ fn subresources(kind: &KindInfo) -> Vec<Subresource> {
     all
 }
 
-fn resource_list(group: &str, version: &str) -> Option<Value> {
+fn resource_list(kinds: &Kinds, group: &str, version: &str) -> Option<Value> {
     let mut resources = Vec::new();
-    for kind in kinds_of(group, version) {
+    for kind in kinds_of(kinds, group, version) {
         let mut resource = json!({
             "name": kind.plural,
             "singularName": kind.singular,
@@ -208,21 +217,22 @@ fn resource_list(group: &str, version: &str) -> Option<Value> {
 }
 
 /// `/api` holds the core group, `/apis` the named ones.
-fn group_discovery(format: Aggregated, core: bool) -> Value {
-    let groups = kinds::group_versions().filter(|(group, _)| group.is_empty() == core);
+fn group_discovery(kinds: &Kinds, format: Aggregated, core: bool) -> Value {
+    let groups = kinds.groups().into_iter();
     let items: Vec<Value> = groups
-        .map(|(group, version)| {
+        .filter(|(group, _)| group.is_empty() == core)
+        .map(|(group, versions)| {
             let mut metadata = json!({"creationTimestamp": null});
             if !group.is_empty() {
                 metadata["name"] = group.into();
             }
-            let resources: Vec<_> = kinds_of(group, version).map(resource_discovery).collect();
-            json!({
-                "metadata": metadata,
-                "versions": [
-                    {"version": version, "resources": resources, "freshness": "Current"}
-                ],
-            })
+            let version = |version: &str| {
+                let resources = kinds_of(kinds, group, version).map(resource_discovery);
+                let resources: Vec<Value> = resources.collect();
+                json!({"version": version, "resources": resources, "freshness": "Current"})
+            };
+            let versions: Vec<Value> = versions.into_iter().map(version).collect();
+            json!({ "metadata": metadata, "versions": versions })
         })
         .collect();
     json!({
@@ -273,12 +283,12 @@ mod tests {
          as=APIGroupDiscoveryList,application/json";
 
     fn body(path: &str, accept: &str) -> Value {
-        document(path, accept).expect(path).body
+        document(&Kinds::default(), path, accept).expect(path).body
     }
 
     #[test]
     fn kubectl_gets_aggregated_discovery_under_its_own_content_type() {
-        let answer = document("/apis", KUBECTL_ACCEPT).expect("served");
+        let answer = document(&Kinds::default(), "/apis", KUBECTL_ACCEPT).expect("served");
         assert_eq!(answer.content_type, AGGREGATED_V2);
         let groups = answer.body["items"].as_array().expect("items");
         let names: Vec<_> = groups
@@ -288,6 +298,7 @@ mod tests {
         assert_eq!(
             names,
             [
+                "apiextensions.k8s.io",
                 "authentication.k8s.io",
                 "authorization.k8s.io",
                 "coordination.k8s.io",
@@ -317,7 +328,9 @@ mod tests {
     fn older_clients_get_the_format_they_prefer() {
         let v2beta1 = "application/json;as=APIGroupDiscoveryList;v=v2beta1;g=apidiscovery.k8s.io";
         assert_eq!(
-            document("/api", v2beta1).expect("served").content_type,
+            document(&Kinds::default(), "/api", v2beta1)
+                .expect("served")
+                .content_type,
             AGGREGATED_V2BETA1
         );
         assert_eq!(body("/api", "application/json")["kind"], "APIVersions");
@@ -327,7 +340,7 @@ mod tests {
 
     #[test]
     fn each_group_version_lists_its_resources() {
-        for (group, version) in kinds::group_versions() {
+        for (group, version) in Kinds::default().group_versions() {
             let path = match group {
                 "" => format!("/api/{version}"),
                 group => format!("/apis/{group}/{version}"),
@@ -340,7 +353,7 @@ mod tests {
                 .iter()
                 .map(|r| r["name"].as_str().expect("name").to_owned())
                 .collect();
-            for kind in kinds_of(group, version) {
+            for kind in kinds_of(&Kinds::default(), group, version) {
                 assert!(names.iter().any(|name| name == kind.plural));
                 let status = format!("{}/status", kind.plural);
                 assert_eq!(names.contains(&status), kind.status, "{status}");
@@ -350,10 +363,11 @@ mod tests {
 
     #[test]
     fn an_unserved_group_has_no_document() {
-        assert!(document("/apis/apps/v1", "").is_none());
-        assert!(document("/apis/storage.k8s.io/v1beta1", "").is_none());
-        assert!(document("/apis/storage.k8s.io", "").is_some());
-        assert!(document("/healthz", "").is_none());
+        let document = |path| document(&Kinds::default(), path, "");
+        assert!(document("/apis/apps/v1").is_none());
+        assert!(document("/apis/storage.k8s.io/v1beta1").is_none());
+        assert!(document("/apis/storage.k8s.io").is_some());
+        assert!(document("/healthz").is_none());
         assert_eq!(body("/version", "")["major"], "1");
     }
 }

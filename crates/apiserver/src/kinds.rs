@@ -4,6 +4,11 @@
 //! Routing, discovery, OpenAPI, tables and patches all read it; none of them
 //! may name a kind that is not here.
 
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use crate::definitions::Custom;
+
 /// One served resource.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KindInfo {
@@ -31,6 +36,8 @@ pub struct KindInfo {
     pub categories: &'static [&'static str],
     /// Subresources other than `status`.
     pub subresources: &'static [Subresource],
+    /// What a kind that users defined has besides; none for those of the table.
+    pub custom: Option<&'static Custom>,
 }
 
 /// A subresource with a body of another kind than its parent.
@@ -98,16 +105,80 @@ pub fn by_kind(api_version: &str, kind: &str) -> Option<&'static KindInfo> {
         .find(|k| k.group == group && k.version == version && k.kind == kind)
 }
 
-/// The groups and their one served version, core first.
-pub fn group_versions() -> impl Iterator<Item = (&'static str, &'static str)> {
-    KINDS.iter().enumerate().filter_map(|(at, kind)| {
-        let here = (kind.group, kind.version);
-        let seen = KINDS[..at].iter().any(|k| (k.group, k.version) == here);
-        (!seen).then_some(here)
-    })
+/// All kinds of a server: those of the table, and those that its users defined.
+#[derive(Debug, Clone, Default)]
+pub struct Kinds {
+    custom: Arc<[&'static KindInfo]>,
 }
 
-const ALL_VERBS: &[&str] = &[
+impl Kinds {
+    /// The table and these kinds.
+    pub fn with(custom: Vec<&'static KindInfo>) -> Self {
+        let custom = custom.into();
+        Self { custom }
+    }
+
+    /// Every kind: those of the table first.
+    pub fn all(&self) -> impl Iterator<Item = &'static KindInfo> {
+        KINDS.iter().chain(self.custom.iter().copied())
+    }
+
+    /// The kind served at `/apis/<group>/<version>/<plural>`.
+    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&'static KindInfo> {
+        self.all()
+            .find(|k| k.group == group && k.version == version && k.plural == plural)
+    }
+
+    /// The kind an object with this `apiVersion` and `kind` is of.
+    pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&'static KindInfo> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        self.all()
+            .find(|k| k.group == group && k.version == version && k.kind == kind)
+    }
+
+    /// The groups and their versions, core first, the preferred version first.
+    pub fn groups(&self) -> Vec<(&'static str, Vec<&'static str>)> {
+        let mut groups: Vec<(&'static str, Vec<&'static str>)> = Vec::new();
+        for kind in self.all() {
+            match groups.iter_mut().find(|(group, _)| *group == kind.group) {
+                Some((_, versions)) if versions.contains(&kind.version) => {}
+                Some((_, versions)) => versions.push(kind.version),
+                None => groups.push((kind.group, vec![kind.version])),
+            }
+        }
+        for (_, versions) in &mut groups {
+            versions.sort_by_key(|version| preference(version));
+        }
+        groups
+    }
+
+    /// Every group with each of its versions.
+    pub fn group_versions(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let groups = self.groups().into_iter();
+        groups.flat_map(|(group, versions)| versions.into_iter().map(move |one| (group, one)))
+    }
+}
+
+/// Stable before beta before alpha, newer before older, anything else last.
+fn preference(version: &str) -> (u8, Reverse<u32>, Reverse<u32>, String) {
+    let parse = || {
+        let rest = version.strip_prefix('v')?;
+        let end = rest.find(|c: char| !c.is_ascii_digit());
+        let (major, rest) = rest.split_at(end.unwrap_or(rest.len()));
+        let (rank, minor) = match rest {
+            "" => (0, "0"),
+            rest => match rest.strip_prefix("beta") {
+                Some(minor) => (1, minor),
+                None => (2, rest.strip_prefix("alpha")?),
+            },
+        };
+        let (major, minor) = (major.parse().ok()?, minor.parse().ok()?);
+        Some((rank, Reverse(major), Reverse(minor), String::new()))
+    };
+    parse().unwrap_or_else(|| (3, Reverse(0), Reverse(0), version.to_owned()))
+}
+
+pub(crate) const ALL_VERBS: &[&str] = &[
     "create",
     "delete",
     "deletecollection",
@@ -135,6 +206,7 @@ const PLAIN: KindInfo = KindInfo {
     list_kind: "",
     categories: &[],
     subresources: &[],
+    custom: None,
 };
 const STORAGE: KindInfo = KindInfo {
     group: "storage.k8s.io",
@@ -296,6 +368,18 @@ static KINDS: &[KindInfo] = &[
         ..PLAIN
     },
     KindInfo {
+        group: "apiextensions.k8s.io",
+        kind: "CustomResourceDefinition",
+        plural: "customresourcedefinitions",
+        singular: "customresourcedefinition",
+        short_names: &["crd", "crds"],
+        namespaced: false,
+        status: true,
+        list_kind: "CustomResourceDefinitionList",
+        categories: &["api-extensions"],
+        ..PLAIN
+    },
+    KindInfo {
         kind: "SelfSubjectReview",
         plural: "selfsubjectreviews",
         singular: "selfsubjectreview",
@@ -449,11 +533,15 @@ mod tests {
 
     #[test]
     fn the_core_group_comes_first_and_each_group_once() {
-        let groups: Vec<_> = group_versions().map(|(group, _)| group).collect();
+        let groups: Vec<_> = Kinds::default()
+            .group_versions()
+            .map(|(group, _)| group)
+            .collect();
         assert_eq!(
             groups,
             [
                 "",
+                "apiextensions.k8s.io",
                 "authentication.k8s.io",
                 "authorization.k8s.io",
                 "coordination.k8s.io",

@@ -10,6 +10,7 @@
 //! | [`registry`] | what may happen to an object of any kind |
 //! | `access` | who asks, and what they may do |
 //! | `admission` | the rules of single kinds |
+//! | [`definitions`] | kinds that users define |
 //! | `collector` | what goes because something else went |
 //! | [`pki`], `serve` | the cluster's authority, HTTPS |
 //! | [`http`](mod@crate::http) | the words of the protocol |
@@ -20,6 +21,7 @@ mod access;
 mod admission;
 mod bootstrap;
 mod collector;
+pub mod definitions;
 pub mod discovery;
 pub mod http;
 pub mod kinds;
@@ -122,6 +124,7 @@ impl ApiServer {
             store,
             clock,
             entropy,
+            catalog: Arc::default(),
         };
         bootstrap::write(&registry)
             .await

@@ -186,6 +186,12 @@ impl Refusal {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
     }
 
+    /// The kind is about to be gone.
+    pub fn terminating() -> Self {
+        let message = "create not allowed while custom resource definition is terminating";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+    }
+
     /// Nobody known sent this.
     pub fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
@@ -338,16 +344,27 @@ pub enum Fault {
     /// It may not be set, or not be changed.
     Forbidden,
     /// Its value isn't one of a known few.
-    NotSupported(Value, &'static [&'static str]),
+    NotSupported(Value, Vec<String>),
     /// Its value occurs twice.
     Duplicate(Value),
     /// It names something that isn't there.
     NotFound(Value),
     /// It is longer than this many characters.
     TooLong(usize),
+    /// It has this many items, and may have so many.
+    TooMany(usize, u64),
 }
 
 impl FieldError {
+    /// A fault that needs no more words.
+    pub fn new(field: &str, fault: Fault) -> Self {
+        Self {
+            field: field.to_owned(),
+            fault,
+            detail: String::new(),
+        }
+    }
+
     /// The field is missing.
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self {
@@ -382,6 +399,7 @@ impl FieldError {
         value: &Value,
         supported: &'static [&'static str],
     ) -> Self {
+        let supported = supported.iter().map(|one| format!("\"{one}\"")).collect();
         let fault = Fault::NotSupported(value.clone(), supported);
         Self {
             field: field.into(),
@@ -399,6 +417,7 @@ impl FieldError {
             Fault::Duplicate(_) => "FieldValueDuplicate",
             Fault::NotFound(_) => "FieldValueNotFound",
             Fault::TooLong(_) => "FieldValueTooLong",
+            Fault::TooMany(..) => "FieldValueTooMany",
         }
     }
 
@@ -408,10 +427,6 @@ impl FieldError {
             Fault::Invalid(value) => format!("Invalid value: {value}"),
             Fault::Forbidden => "Forbidden".to_owned(),
             Fault::NotSupported(value, supported) => {
-                let supported: Vec<String> = supported
-                    .iter()
-                    .map(|value| format!("\"{value}\""))
-                    .collect();
                 format!(
                     "Unsupported value: {value}: supported values: {}",
                     supported.join(", ")
@@ -420,6 +435,9 @@ impl FieldError {
             Fault::Duplicate(value) => format!("Duplicate value: {value}"),
             Fault::NotFound(value) => format!("Not found: {value}"),
             Fault::TooLong(most) => format!("Too long: may not be more than {most} bytes"),
+            Fault::TooMany(count, most) => {
+                format!("Too many: {count}: must have at most {most} items")
+            }
         };
         if self.detail.is_empty() {
             what

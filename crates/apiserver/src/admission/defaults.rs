@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::definitions;
 use crate::kinds::KindInfo;
 use crate::registry::{metadata, section};
 
@@ -9,7 +10,11 @@ type Fields = serde_json::Map<String, Value>;
 
 /// Fills in the defaults of a kind.
 pub(crate) fn defaults(kind: &KindInfo, object: &mut Value) {
+    if let Some(custom) = kind.custom {
+        return custom.fill(object);
+    }
     match (kind.group, kind.kind) {
+        ("apiextensions.k8s.io", _) => definitions::defaults(object),
         ("", "PersistentVolumeClaim") => {
             set(section(object, "spec"), "volumeMode", "Filesystem");
         }

@@ -16,10 +16,11 @@ mod volumes;
 use orlop_model::well_known;
 use serde_json::Value;
 
+use crate::definitions;
 use crate::kinds::KindInfo;
 use crate::refusal::{FieldError, Refusal};
 use crate::registry::{Part, Target};
-use crate::store::State;
+use crate::store::{Key, State};
 
 pub(crate) use defaults::defaults;
 pub(crate) use namespaces::{admit_delete, refusal as namespace_refusal};
@@ -34,12 +35,20 @@ pub(crate) fn admit_create(
     object: &mut Value,
 ) -> Result<(), Refusal> {
     namespaces::admit_create(state, target)?;
+    if target.kind.custom.is_some() {
+        let definition = Key::new(definitions::RESOURCE, "", &target.kind.resource());
+        return match state.get(&definition) {
+            Some(definition) if !definition.meta.deleting => Ok(()),
+            _ => Err(Refusal::terminating()),
+        };
+    }
     match (target.kind.group, target.kind.kind) {
         ("", "PersistentVolumeClaim") => {
             classes::set_default_class(state, object);
             storage::protect(object, well_known::PVC_PROTECTION);
         }
         ("", "PersistentVolume") => storage::protect(object, well_known::PV_PROTECTION),
+        ("apiextensions.k8s.io", _) => storage::protect(object, definitions::FINALIZER),
         ("storage.k8s.io", "VolumeAttributesClass") => {
             storage::protect(object, "kubernetes.io/vac-protection");
         }
@@ -70,7 +79,10 @@ pub(crate) fn admit_update(
 /// What is wrong with a new object.
 pub(crate) fn validate_create(kind: &KindInfo, object: &Value) -> Vec<FieldError> {
     let mut errors = metadata::validate(object);
-    errors.extend(validate(kind, object));
+    match kind.custom {
+        Some(custom) => errors.extend(custom.validate(None, object)),
+        None => errors.extend(validate(kind, object)),
+    }
     errors
 }
 
@@ -83,6 +95,10 @@ pub(crate) fn validate_update(
 ) -> Vec<FieldError> {
     let mut errors = metadata::validate(after);
     errors.extend(metadata::validate_change(before, after));
+    if let Some(custom) = kind.custom {
+        errors.extend(custom.validate(Some(before), after));
+        return errors;
+    }
     // Whether the rest is right was decided when it was written; a rule that came later
     // must not keep a finalizer from going.
     if part == Part::Main && before["spec"] != after["spec"] || !kind.status {
@@ -105,6 +121,9 @@ pub(crate) fn validate_update(
         (RBAC, "RoleBinding" | "ClusterRoleBinding", _) => {
             errors.extend(roles::validate_binding_change(before, after));
         }
+        ("apiextensions.k8s.io", _, Part::Main) => {
+            errors.extend(definitions::validate_definition_change(before, after));
+        }
         ("", "ConfigMap" | "Secret", _) => {
             errors.extend(metadata::validate_frozen_data(before, after));
         }
@@ -115,6 +134,7 @@ pub(crate) fn validate_update(
 
 fn validate(kind: &KindInfo, object: &Value) -> Vec<FieldError> {
     match (kind.group, kind.kind) {
+        ("apiextensions.k8s.io", _) => definitions::validate_definition(object),
         ("", "PersistentVolumeClaim") => claims::validate(object),
         ("", "PersistentVolume") => volumes::validate(object),
         ("", "Pod") => pods::validate(object),

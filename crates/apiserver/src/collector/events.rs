@@ -25,7 +25,9 @@ pub(super) async fn forget_old(registry: &Registry) {
             .collect()
     };
     for (key, event) in old {
-        let Some(target) = target(&key) else { continue };
+        let Some(target) = target(registry, &key) else {
+            continue;
+        };
         if let Err(refusal) = registry.delete(&target, &exactly(&event)).await {
             tracing::debug!(%refusal, "could not forget an event");
         }

@@ -1,10 +1,11 @@
 //! The collector: deletes what nothing holds any more.
 //!
-//! It owns three chores of the cluster: objects whose owners are gone, the contents of
-//! namespaces that are being deleted, and events that are old. It follows the store's own
+//! It owns four chores of the cluster: objects whose owners are gone, the contents of
+//! namespaces and the objects of defined kinds that are being deleted, and old events. It follows the store's own
 //! events and starts from all objects, so a crash at any point is made up for at the next
 //! start. It must never delete what still has an owner that is present.
 
+mod definitions;
 mod events;
 mod namespaces;
 mod owners;
@@ -16,7 +17,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use self::owners::{Owner, Verdict};
-use crate::kinds::{self, KindInfo};
+use crate::definitions::RESOURCE as DEFINITIONS;
+use crate::kinds::{KindInfo, Kinds};
 use crate::refusal::Refusal;
 use crate::registry::{
     DeleteOptions, FOREGROUND, ORPHAN, Part, Registry, Target, WriteOptions, resource_of, text,
@@ -36,6 +38,8 @@ enum Task {
     Dependent(Key),
     /// An object that waits for what depends on it.
     Owner(Key),
+    /// A definition that is being deleted.
+    Definition(Arc<str>),
 }
 
 /// Runs until the store is closed.
@@ -46,7 +50,8 @@ pub(crate) async fn run(registry: Registry) {
     sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         revisions.borrow_and_update();
-        let (tasks, revision) = due(&registry.store.read(), seen);
+        let kinds = registry.kinds();
+        let (tasks, revision) = due(&kinds, &registry.store.read(), seen);
         seen = Some(revision);
         for task in tasks {
             match carry_out(&registry, &task).await {
@@ -65,12 +70,14 @@ pub(crate) async fn run(registry: Registry) {
 
 /// What the changes since a revision call for; without one, or if it is too old, what all
 /// objects call for.
-fn due(state: &State, seen: Option<u64>) -> (BTreeSet<Task>, u64) {
+fn due(kinds: &Kinds, state: &State, seen: Option<u64>) -> (BTreeSet<Task>, u64) {
     let mut tasks = BTreeSet::new();
     for resource in state.resources() {
         let events = seen.and_then(|seen| state.events_after(resource, seen).ok());
         match events {
-            Some(events) => events.for_each(|event| tasks.extend(tasks_of_event(state, event))),
+            Some(events) => {
+                events.for_each(|event| tasks.extend(tasks_of_event(kinds, state, event)))
+            }
             None => {
                 for (key, object) in state.entries(resource, None) {
                     tasks.extend(tasks_of_object(&key, &object));
@@ -91,11 +98,14 @@ fn tasks_of_object(key: &Key, object: &Stored) -> Vec<Task> {
     }
     if object.meta.deleting {
         tasks.push(Task::Owner(key.clone()));
+        if &*key.resource == DEFINITIONS {
+            tasks.push(Task::Definition(Arc::clone(&key.name)));
+        }
     }
     tasks
 }
 
-fn tasks_of_event(state: &State, event: &Event) -> Vec<Task> {
+fn tasks_of_event(kinds: &Kinds, state: &State, event: &Event) -> Vec<Task> {
     if !event.deleted {
         let same = |before: &Arc<Stored>| {
             before.meta.owners == event.object.meta.owners
@@ -105,7 +115,7 @@ fn tasks_of_event(state: &State, event: &Event) -> Vec<Task> {
             return Vec::new();
         }
         let mut tasks = tasks_of_object(&event.key, &event.object);
-        tasks.extend(leaving_owners(state, event));
+        tasks.extend(leaving_owners(kinds, state, event));
         if event.object.meta.deleting {
             tasks.extend(
                 state
@@ -121,7 +131,7 @@ fn tasks_of_event(state: &State, event: &Event) -> Vec<Task> {
         .cloned()
         .map(Task::Dependent)
         .collect();
-    tasks.extend(leaving_owners(state, event));
+    tasks.extend(leaving_owners(kinds, state, event));
     let namespace = Key::new("namespaces", "", &event.key.namespace);
     if state
         .get(&namespace)
@@ -129,17 +139,25 @@ fn tasks_of_event(state: &State, event: &Event) -> Vec<Task> {
     {
         tasks.push(Task::Namespace(Arc::clone(&event.key.namespace)));
     }
+    // A definition has the name of the resource that it defines.
+    let definition = Key::new(DEFINITIONS, "", &event.key.resource);
+    if state
+        .get(&definition)
+        .is_some_and(|definition| definition.meta.deleting)
+    {
+        tasks.push(Task::Definition(definition.name));
+    }
     tasks
 }
 
 /// The owners of a changed object that wait for it.
-fn leaving_owners(state: &State, event: &Event) -> Vec<Task> {
+fn leaving_owners(kinds: &Kinds, state: &State, event: &Event) -> Vec<Task> {
     if event.object.meta.owners.is_empty() {
         return Vec::new();
     }
     let object = event.object.value();
     references(&object)
-        .filter_map(|reference| owner_key(&event.key, reference))
+        .filter_map(|reference| owner_key(kinds, &event.key, reference))
         .filter(|(key, _)| state.get(key).is_some_and(|owner| owner.meta.deleting))
         .map(|(key, _)| Task::Owner(key))
         .collect()
@@ -153,8 +171,12 @@ fn references(object: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Where an owner is stored; none if its kind isn't served.
-fn owner_key(dependent: &Key, reference: &Value) -> Option<(Key, &'static KindInfo)> {
-    let kind = kinds::by_kind(text(reference, "/apiVersion"), text(reference, "/kind"))?;
+fn owner_key(
+    kinds: &Kinds,
+    dependent: &Key,
+    reference: &Value,
+) -> Option<(Key, &'static KindInfo)> {
+    let kind = kinds.by_kind(text(reference, "/apiVersion"), text(reference, "/kind"))?;
     let namespace = if kind.namespaced {
         &*dependent.namespace
     } else {
@@ -171,6 +193,7 @@ async fn carry_out(registry: &Registry, task: &Task) -> Result<(), Refusal> {
         Task::Namespace(name) => namespaces::tend(registry, name).await,
         Task::Dependent(key) => dependent(registry, key).await,
         Task::Owner(key) => owner(registry, key).await,
+        Task::Definition(name) => definitions::tend(registry, name).await,
     };
     match outcome {
         // Somebody else was faster; what they did brings its own event.
@@ -179,10 +202,9 @@ async fn carry_out(registry: &Registry, task: &Task) -> Result<(), Refusal> {
     }
 }
 
-fn target(key: &Key) -> Option<Target> {
-    let kind = kinds::all()
-        .iter()
-        .find(|kind| kind.resource() == *key.resource)?;
+fn target(registry: &Registry, key: &Key) -> Option<Target> {
+    let kinds = registry.kinds();
+    let kind = kinds.all().find(|kind| kind.resource() == *key.resource)?;
     Some(Target {
         kind,
         namespace: key.namespace.to_string(),
@@ -207,14 +229,15 @@ fn exactly(object: &Stored) -> DeleteOptions {
 }
 
 async fn dependent(registry: &Registry, key: &Key) -> Result<(), Refusal> {
-    let (Some(stored), Some(target)) = (registry.store.get(key), target(key)) else {
+    let (Some(stored), Some(target)) = (registry.store.get(key), target(registry, key)) else {
         return Ok(());
     };
     let object = stored.value();
+    let kinds = registry.kinds();
     let verdict = {
         let state = registry.store.read();
         let owners: Vec<(&Value, Owner)> = references(&object)
-            .map(|reference| (reference, owner_state(&state, key, reference)))
+            .map(|reference| (reference, owner_state(&kinds, &state, key, reference)))
             .collect();
         owners::decide(&owners)
     };
@@ -234,8 +257,8 @@ async fn dependent(registry: &Registry, key: &Key) -> Result<(), Refusal> {
     }
 }
 
-fn owner_state(state: &State, dependent: &Key, reference: &Value) -> Owner {
-    let Some((key, _)) = owner_key(dependent, reference) else {
+fn owner_state(kinds: &Kinds, state: &State, dependent: &Key, reference: &Value) -> Owner {
+    let Some((key, _)) = owner_key(kinds, dependent, reference) else {
         return Owner::Unknown;
     };
     match state.get(&key) {
@@ -257,7 +280,7 @@ fn has_finalizer(object: &Value, finalizer: &str) -> bool {
 
 /// Lets an owner go once its dependents are gone, or once they are on their own.
 async fn owner(registry: &Registry, key: &Key) -> Result<(), Refusal> {
-    let (Some(stored), Some(target)) = (registry.store.get(key), target(key)) else {
+    let (Some(stored), Some(target)) = (registry.store.get(key), target(registry, key)) else {
         return Ok(());
     };
     let object = stored.value();
@@ -266,7 +289,7 @@ async fn owner(registry: &Registry, key: &Key) -> Result<(), Refusal> {
     if has_finalizer(&object, ORPHAN) {
         let uids = [uid.to_owned()];
         for dependent in dependents {
-            let Some(target) = self::target(&dependent) else {
+            let Some(target) = self::target(registry, &dependent) else {
                 continue;
             };
             let edit = |current: &Value| Ok(owners::without_owners(current, &uids));

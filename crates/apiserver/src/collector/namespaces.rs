@@ -20,8 +20,9 @@ pub(super) async fn tend(registry: &Registry, name: &str) -> Result<(), Refusal>
         return ensure_service_account(registry, name).await;
     }
     let contents: Vec<(Target, Arc<Stored>)> = {
+        let kinds = registry.kinds();
         let state = registry.store.read();
-        let kinds = kinds::all().iter().filter(|kind| {
+        let kinds = kinds.all().filter(|kind| {
             // Events of the other group are the same objects.
             kind.namespaced && resource_of(kind) == kind.resource()
         });

@@ -1,6 +1,6 @@
 //! The API over HTTP, as a tower service.
 //!
-//! Roles in the same process call the service directly, all others through [`crate::serve`].
+//! Roles in the same process call the service directly, all others through `crate::serve`.
 //! It owns the words of the protocol (paths, parameters, media types, status codes); what
 //! may happen to objects is [`crate::registry`]'s to say.
 
@@ -122,7 +122,7 @@ impl Api {
         B::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
-        let route = Route::parse(parts.uri.path());
+        let route = Route::parse(&self.registry.kinds(), parts.uri.path());
         let answer = match (self.admitted(&parts, route.as_ref(), caller), &route) {
             (Err(refusal), _) => Err(refusal),
             (Ok(user), Some(route)) => self.resource(&parts, route, &user, body).await,
@@ -206,6 +206,7 @@ impl Api {
         if parts.method != Method::GET && parts.method != Method::HEAD {
             return Err(Refusal::no_such_path());
         }
+        let kinds = self.registry.kinds();
         let path = parts.uri.path();
         let path = if path.len() > 1 {
             path.trim_end_matches('/')
@@ -227,10 +228,14 @@ impl Api {
             }
             "/openapi/v2" if openapi::wants_v2_protobuf(&accept(parts)) => {
                 let form = HeaderValue::from_static(openapi::V2_PROTOBUF);
-                Ok(reply::large(&parts.headers, form, openapi::v2_protobuf()))
+                Ok(reply::large(
+                    &parts.headers,
+                    form,
+                    openapi::v2_protobuf(&kinds),
+                ))
             }
-            "/openapi/v2" => Ok(large_json(parts, &openapi::v2())),
-            "/openapi/v3" => Ok(large_json(parts, &openapi::v3_index())),
+            "/openapi/v2" => Ok(large_json(parts, &openapi::v2(&kinds))),
+            "/openapi/v3" => Ok(large_json(parts, &openapi::v3_index(&kinds))),
             "/" => {
                 let paths = [
                     "/api",
@@ -247,10 +252,11 @@ impl Api {
             }
             other => {
                 if let Some(group_version) = other.strip_prefix("/openapi/v3/") {
-                    let document = openapi::v3(group_version).ok_or_else(Refusal::no_such_path)?;
+                    let document =
+                        openapi::v3(&kinds, group_version).ok_or_else(Refusal::no_such_path)?;
                     return Ok(large_json(parts, &document));
                 }
-                let document = discovery::document(other, &accept(parts));
+                let document = discovery::document(&kinds, other, &accept(parts));
                 let document = document.ok_or_else(Refusal::no_such_path)?;
                 let content_type = HeaderValue::from_static(document.content_type);
                 let body = document.body.to_string().into_bytes();

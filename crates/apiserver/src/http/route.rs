@@ -1,6 +1,6 @@
 //! What a path names.
 
-use crate::kinds::{self, KindInfo};
+use crate::kinds::{KindInfo, Kinds};
 
 /// The resource that a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(super) struct Route {
 
 impl Route {
     /// Reads a path; none if it names no resource that is served.
-    pub(super) fn parse(path: &str) -> Option<Self> {
+    pub(super) fn parse(kinds: &Kinds, path: &str) -> Option<Self> {
         let segments: Vec<String> = path
             .strip_prefix('/')?
             .split('/')
@@ -30,7 +30,7 @@ impl Route {
         if rest.iter().any(|segment| segment.is_empty()) {
             return None;
         }
-        let find = |plural: &str| kinds::find(group, version, plural);
+        let find = |plural: &str| kinds.find(group, version, plural);
         let (kind, namespace, rest) = match rest {
             // `namespaces/x/status` is about a namespace, `namespaces/x/pods` is not.
             ["namespaces", name, sub @ ("status" | "finalize")] if group.is_empty() => {
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn parse(path: &str) -> Option<(&'static str, String, Option<String>, Option<String>)> {
-        Route::parse(path).map(|route| {
+        Route::parse(&Kinds::default(), path).map(|route| {
             (
                 route.kind.kind,
                 route.namespace,

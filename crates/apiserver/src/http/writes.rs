@@ -217,7 +217,9 @@ impl Api {
         let format = match writing.content_type() {
             "application/json-patch+json" => PatchFormat::Json,
             "application/merge-patch+json" => PatchFormat::Merge,
-            "application/strategic-merge-patch+json" => PatchFormat::Strategic,
+            "application/strategic-merge-patch+json" if target.kind.custom.is_none() => {
+                PatchFormat::Strategic
+            }
             // The name says YAML; clients send its JSON subset, and nothing else is read.
             "application/apply-patch+yaml" => {
                 if writing.query.field_manager.is_empty() {
@@ -340,7 +342,7 @@ fn delete_options(writing: &Writing<'_>) -> Result<DeleteOptions, Refusal> {
 
 /// Kinds whose deletion answers with the object, as the original's do.
 fn returns_deleted_object(kind: &KindInfo) -> bool {
-    kind.group == "storage.k8s.io"
+    kind.custom.is_none() && kind.group == "storage.k8s.io"
         || matches!(
             kind.kind,
             "Pod" | "PersistentVolume" | "PersistentVolumeClaim" | "ServiceAccount"

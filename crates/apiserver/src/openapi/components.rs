@@ -1,6 +1,6 @@
 //! The schema table as OpenAPI schemas.
 
-use crate::kinds::{self, KindInfo};
+use crate::kinds::{KindInfo, Kinds};
 use crate::schema::{Field, ListPatch, ListType, Scalar, Shape, Type, full_name, schema};
 use serde_json::{Map, Value, json};
 
@@ -23,19 +23,20 @@ impl Dialect {
     }
 }
 
-/// Every schema there is.
-pub(super) fn all(dialect: Dialect) -> Map<String, Value> {
+/// Every schema there is. Version 2 can't say what schemas of defined kinds may say; clients
+/// find those in version 3.
+pub(super) fn all(kinds: &Kinds, dialect: Dialect) -> Map<String, Value> {
     let mut found = Map::new();
-    for kind in kinds::all() {
+    for kind in kinds.all().filter(|kind| kind.custom.is_none()) {
         add_kind(kind, dialect, &mut found);
     }
     found
 }
 
 /// The schemas one group version's kinds are made of.
-pub(super) fn reachable(group: &str, version: &str) -> Map<String, Value> {
+pub(super) fn reachable(kinds: &Kinds, group: &str, version: &str) -> Map<String, Value> {
     let mut found = Map::new();
-    for kind in kinds::all() {
+    for kind in kinds.all() {
         if (kind.group, kind.version) == (group, version) {
             add_kind(kind, Dialect::V3, &mut found);
         }
@@ -49,10 +50,14 @@ pub(super) fn gvk(group: &str, version: &str, kind: &str) -> Value {
 
 fn add_kind(kind: &KindInfo, dialect: Dialect, found: &mut Map<String, Value>) {
     let name = full_name(kind);
-    let Some(ty) = schema().named(&name) else {
-        return;
-    };
-    add_type(ty, dialect, found);
+    match (kind.custom, schema().named(&name)) {
+        (Some(custom), _) => {
+            found.insert(name.clone(), defined(&custom.openapi, dialect));
+            add_referenced(&schema().metadata(), dialect, found);
+        }
+        (None, Some(ty)) => add_type(ty, dialect, found),
+        (None, None) => return,
+    }
     if let Some(schema) = found.get_mut(&name) {
         schema["x-kubernetes-group-version-kind"] =
             json!([gvk(kind.group, kind.version, kind.kind)]);
@@ -81,6 +86,16 @@ fn add_kind(kind: &KindInfo, dialect: Dialect, found: &mut Map<String, Value>) {
             },
         })
     });
+}
+
+/// The schema of a defined kind, and what every object has.
+fn defined(written: &Value, dialect: Dialect) -> Value {
+    let mut schema = written.clone();
+    let properties = &mut schema["properties"];
+    properties["apiVersion"] = json!({"type": "string"});
+    properties["kind"] = json!({"type": "string"});
+    properties["metadata"] = dialect.reference("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
+    schema
 }
 
 fn add_type(ty: &Type, dialect: Dialect, found: &mut Map<String, Value>) {
@@ -115,7 +130,7 @@ fn add_referenced(shape: &Shape, dialect: Dialect, found: &mut Map<String, Value
         Shape::Struct { of, .. } => add_type(schema().get(*of), dialect, found),
         Shape::Map { values, .. } => add_referenced(values, dialect, found),
         Shape::List { items, .. } => add_referenced(items, dialect, found),
-        Shape::Scalar(_) | Shape::Any => {}
+        Shape::Scalar(_) | Shape::Any | Shape::Defined(_) => {}
     }
 }
 
@@ -130,7 +145,7 @@ fn property(field: &Field, dialect: Dialect) -> Value {
 fn shape_schema(shape: &Shape, dialect: Dialect) -> Value {
     match shape {
         Shape::Scalar(scalar) => scalar_schema(*scalar, dialect),
-        Shape::Any => json!({"type": "object"}),
+        Shape::Any | Shape::Defined(_) => json!({"type": "object"}),
         Shape::Struct { of, atomic } => {
             let ty = schema().get(*of);
             let mut value = dialect.reference(&ty.name);

@@ -10,7 +10,7 @@ mod protobuf;
 #[cfg(test)]
 mod tests;
 
-use crate::kinds;
+use crate::kinds::Kinds;
 use crate::schema::schema;
 use components::Dialect;
 use serde_json::{Map, Value, json};
@@ -29,24 +29,25 @@ pub fn wants_v2_protobuf(accept: &str) -> bool {
 }
 
 /// `/openapi/v2` as JSON.
-pub fn v2() -> Value {
+pub fn v2(kinds: &Kinds) -> Value {
     json!({
         "swagger": "2.0",
         "info": info(),
         "paths": {},
-        "definitions": components::all(Dialect::V2),
+        "definitions": components::all(kinds, Dialect::V2),
     })
 }
 
 /// `/openapi/v2` as protobuf.
-pub fn v2_protobuf() -> Vec<u8> {
-    protobuf::document(&v2())
+pub fn v2_protobuf(kinds: &Kinds) -> Vec<u8> {
+    protobuf::document(&v2(kinds))
 }
 
 /// `/openapi/v3`: where the document of each group version is.
-pub fn v3_index() -> Value {
-    let hash = hash();
-    let paths: Map<String, Value> = kinds::group_versions()
+pub fn v3_index(kinds: &Kinds) -> Value {
+    let hash = hash(kinds);
+    let paths: Map<String, Value> = kinds
+        .group_versions()
         .map(|(group, version)| {
             let path = path(group, version);
             let url = format!("/openapi/v3/{path}?hash={hash}");
@@ -57,14 +58,15 @@ pub fn v3_index() -> Value {
 }
 
 /// `/openapi/v3/<group_version>`, such as `api/v1` or `apis/storage.k8s.io/v1`.
-pub fn v3(group_version: &str) -> Option<Value> {
-    let (group, version) = kinds::group_versions()
+pub fn v3(kinds: &Kinds, group_version: &str) -> Option<Value> {
+    let (group, version) = kinds
+        .group_versions()
         .find(|(group, version)| path(group, version) == group_version.trim_matches('/'))?;
     Some(json!({
         "openapi": "3.0.0",
         "info": info(),
-        "paths": paths::of(group, version),
-        "components": {"schemas": components::reachable(group, version)},
+        "paths": paths::of(kinds, group, version),
+        "components": {"schemas": components::reachable(kinds, group, version)},
     }))
 }
 
@@ -80,12 +82,16 @@ fn info() -> Value {
     json!({"title": "orlop", "version": env!("CARGO_PKG_VERSION")})
 }
 
-/// Changes whenever a document could: they are functions of the tables and of
-/// this program's version.
-fn hash() -> String {
+/// Changes whenever a document could: they are functions of the tables, of the
+/// kinds that users defined and of this program's version.
+fn hash(kinds: &Kinds) -> String {
     let mut hasher = Sha256::new();
     hasher.update(env!("CARGO_PKG_VERSION"));
-    hasher.update(format!("{:?}{:?}", kinds::all(), schema()));
+    hasher.update(format!(
+        "{:?}{:?}",
+        kinds.all().collect::<Vec<_>>(),
+        schema()
+    ));
     let digest = hasher.finalize();
     digest
         .iter()

@@ -2,7 +2,7 @@
 //! path serves, and which parameters and patch formats its PATCH takes.
 
 use super::components::gvk;
-use crate::kinds::{self, KindInfo};
+use crate::kinds::{KindInfo, Kinds};
 use crate::schema::full_name;
 use serde_json::{Map, Value, json};
 
@@ -13,9 +13,9 @@ const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
 ];
 
-pub(super) fn of(group: &str, version: &str) -> Map<String, Value> {
+pub(super) fn of(kinds: &Kinds, group: &str, version: &str) -> Map<String, Value> {
     let mut paths = Map::new();
-    for kind in kinds::all() {
+    for kind in kinds.all() {
         if (kind.group, kind.version) != (group, version) {
             continue;
         }
@@ -89,6 +89,7 @@ fn patch(kind: &KindInfo) -> Value {
     }
     let content: Map<String, Value> = PATCHES
         .iter()
+        .filter(|format| kind.custom.is_none() || !format.contains("strategic"))
         .map(|format| ((*format).to_owned(), json!({"schema": {"type": "object"}})))
         .collect();
     operation["requestBody"] = json!({"required": true, "content": content});

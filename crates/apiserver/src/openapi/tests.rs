@@ -1,4 +1,5 @@
 use super::*;
+use crate::kinds;
 use serde_json::Value;
 
 /// Every `$ref` in a document, with the path to what it names.
@@ -17,10 +18,10 @@ fn references(value: &Value, found: &mut Vec<String>) {
 
 #[test]
 fn every_reference_leads_somewhere() {
-    let index = v3_index();
-    let mut documents = vec![v2()];
+    let index = v3_index(&Kinds::default());
+    let mut documents = vec![v2(&Kinds::default())];
     for path in index["paths"].as_object().expect("paths").keys() {
-        documents.push(v3(path).expect("indexed"));
+        documents.push(v3(&Kinds::default(), path).expect("indexed"));
     }
     for document in documents {
         let mut found = Vec::new();
@@ -39,7 +40,7 @@ fn every_reference_leads_somewhere() {
 #[test]
 fn every_kind_takes_field_validation_and_strategic_patches() {
     for kind in kinds::all() {
-        let document = v3(&path(kind.group, kind.version)).expect("served");
+        let document = v3(&Kinds::default(), &path(kind.group, kind.version)).expect("served");
         let wanted = serde_json::json!({
             "group": kind.group, "version": kind.version, "kind": kind.kind,
         });
@@ -62,7 +63,7 @@ fn every_kind_takes_field_validation_and_strategic_patches() {
 
 #[test]
 fn merge_keys_are_published_where_kubectl_reads_them() {
-    let document = v3("api/v1").expect("served");
+    let document = v3(&Kinds::default(), "api/v1").expect("served");
     let containers = document
         .pointer("/components/schemas/io.k8s.api.core.v1.PodSpec/properties/containers")
         .expect("a field");
@@ -73,21 +74,21 @@ fn merge_keys_are_published_where_kubectl_reads_them() {
 
 #[test]
 fn the_index_points_to_documents_by_a_stable_hash() {
-    let index = v3_index();
-    assert_eq!(index, v3_index());
+    let index = v3_index(&Kinds::default());
+    assert_eq!(index, v3_index(&Kinds::default()));
     let url = index["paths"]["apis/storage.k8s.io/v1"]["serverRelativeURL"].as_str();
     let url = url.expect("a url");
     assert!(
         url.starts_with("/openapi/v3/apis/storage.k8s.io/v1?hash="),
         "{url}"
     );
-    assert!(v3("apis/apps/v1").is_none());
+    assert!(v3(&Kinds::default(), "apis/apps/v1").is_none());
 }
 
 /// Reads back what was written, field by field, as any protobuf reader would.
 #[test]
 fn the_protobuf_form_holds_every_definition() {
-    let bytes = v2_protobuf();
+    let bytes = v2_protobuf(&Kinds::default());
     let document = fields(&bytes);
     let definitions = document
         .iter()
@@ -97,7 +98,7 @@ fn the_protobuf_form_holds_every_definition() {
         .iter()
         .map(|(_, named)| String::from_utf8(fields(named)[0].1.to_vec()).expect("text"))
         .collect();
-    let json = v2();
+    let json = v2(&Kinds::default());
     let wanted: Vec<String> = json["definitions"]
         .as_object()
         .expect("map")

@@ -60,8 +60,8 @@ fn what_is_no_object_is_refused() {
 }
 
 #[test]
-fn every_served_kind_has_an_encoding() {
-    for kind in kinds::all() {
+fn every_kind_has_an_encoding_but_definitions() {
+    for kind in encoded() {
         assert!(serves(kind), "{} {}", kind.api_version(), kind.kind);
     }
 }
@@ -99,6 +99,12 @@ fn an_event_frame_has_its_length_in_front() {
     assert_eq!(&frame[4..11], b"\x0a\x05ADDED");
 }
 
+/// Go's client for definitions asks for JSON.
+fn encoded() -> impl Iterator<Item = &'static KindInfo> {
+    let all = kinds::all().iter();
+    all.filter(|kind| kind.kind != "CustomResourceDefinition")
+}
+
 fn round_trip(object: &Value) -> Value {
     let text = |name: &str| object[name].as_str().unwrap_or("").to_owned();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -119,7 +125,7 @@ fn find<'t>(message: &'t Message, name: &str) -> Option<&'t Field> {
 fn the_table_agrees_with_the_schema() {
     let mut seen = Vec::new();
     let mut missing = Vec::new();
-    for kind in kinds::all() {
+    for kind in encoded() {
         let message = table().find(&kind.api_version(), kind.kind).unwrap();
         agree(
             &schema().of(kind),

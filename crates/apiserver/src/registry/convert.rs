@@ -1,5 +1,5 @@
-//! The one kind served in two versions: events of `events.k8s.io/v1` are the stored core
-//! events under other field names.
+//! Kinds served in several versions: events of `events.k8s.io/v1` are the stored core
+//! events under other field names; versions of a defined kind differ in nothing but name.
 
 use std::borrow::Cow;
 
@@ -23,6 +23,12 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
 
 fn is_new_event(kind: &KindInfo) -> bool {
     kind.group == "events.k8s.io"
+}
+
+/// Whether objects of a defined kind may be stored under another version than this.
+fn is_other_version(kind: &KindInfo) -> bool {
+    // The storage version may have changed since an object was written.
+    kind.custom.is_some()
 }
 
 /// The resource that a kind is stored under.
@@ -55,7 +61,7 @@ pub trait Served {
 
 impl Served for Stored {
     fn text(&self, kind: &KindInfo) -> Bytes {
-        if is_new_event(kind) {
+        if is_new_event(kind) || is_other_version(kind) {
             self.parsed(kind).to_string().into()
         } else {
             self.json.clone()
@@ -80,6 +86,12 @@ impl Served for Stored {
 
 /// From the stored form to the served one.
 pub(crate) fn to_served<'v>(kind: &KindInfo, object: Cow<'v, Value>) -> Cow<'v, Value> {
+    if kind.custom.is_some() && object["apiVersion"] != kind.api_version() {
+        // All versions of a defined kind have the same fields.
+        let mut object = object.into_owned();
+        object["apiVersion"] = kind.api_version().into();
+        return Cow::Owned(object);
+    }
     if !is_new_event(kind) {
         return object;
     }
@@ -91,6 +103,9 @@ pub(crate) fn to_served<'v>(kind: &KindInfo, object: Cow<'v, Value>) -> Cow<'v, 
 
 /// From the served form to the stored one.
 pub(crate) fn to_stored(kind: &KindInfo, mut object: Value) -> Value {
+    if let Some(custom) = kind.custom {
+        object["apiVersion"] = kinds::group_version(kind.group, custom.storage_version).into();
+    }
     if is_new_event(kind) {
         rename(
             &mut object,

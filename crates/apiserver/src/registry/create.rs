@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::names::{self, NameFormat};
 use super::{Registry, Target, WriteOptions, Written, convert, identity, metadata, strategy, text};
 use crate::admission;
+use crate::definitions;
 use crate::kinds::KindInfo;
 use crate::patch::{self, UpdateOptions};
 use crate::refusal::{FieldError, Refusal};
@@ -152,6 +153,9 @@ impl Registry {
         fresh.insert("uid".to_owned(), self.entropy.uid().into());
         fresh.insert("creationTimestamp".to_owned(), now.as_str().into());
         strategy::before_create(kind, &mut object);
+        if definitions::is_definition(kind) {
+            definitions::settle(&self.store.read(), None, &mut object, &now);
+        }
         let mut errors = name_errors(kind, &object);
         errors.extend(admission::validate_create(kind, &object));
         if !errors.is_empty() {

@@ -1,7 +1,7 @@
 //! What may happen to objects: creation, update, deletion, with identity, timestamps,
 //! generations, finalizers and preconditions.
 //!
-//! It owns the rules that hold for every kind and calls [`crate::admission`] for those of
+//! It owns the rules that hold for every kind and calls `crate::admission` for those of
 //! one kind. It must never speak HTTP.
 
 mod binding;
@@ -19,7 +19,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::kinds::KindInfo;
+use crate::definitions::Catalog;
+use crate::kinds::{KindInfo, Kinds};
 use crate::schema::FieldValidation;
 use crate::store::{Draft, Key, Store, Stored};
 
@@ -110,6 +111,15 @@ pub struct Registry {
     pub clock: Clock,
     /// The source of uids and name suffixes.
     pub entropy: Entropy,
+    /// The kinds that users defined.
+    pub catalog: Arc<Catalog>,
+}
+
+impl Registry {
+    /// All kinds that are served now.
+    pub fn kinds(&self) -> Kinds {
+        self.catalog.kinds(&self.store)
+    }
 }
 
 /// One object, as a request names it.

@@ -9,7 +9,19 @@ use crate::kinds::KindInfo;
 
 /// Sets what a client may not choose on a new object.
 pub(super) fn before_create(kind: &KindInfo, object: &mut Value) {
+    if kind.custom.is_some() {
+        metadata(object).insert("generation".to_owned(), 1.into());
+        if kind.status
+            && let Some(fields) = object.as_object_mut()
+        {
+            fields.remove("status");
+        }
+        return;
+    }
     match (kind.group, kind.kind) {
+        ("apiextensions.k8s.io", _) => {
+            metadata(object).insert("generation".to_owned(), 1.into());
+        }
         ("", "Pod") => {
             let qos = admission::qos_class(object);
             object["status"] = json!({ "phase": "Pending", "qosClass": qos });
@@ -64,14 +76,31 @@ pub(super) fn before_update(kind: &KindInfo, part: Part, before: &Value, after: 
             None => theirs.remove(field),
         };
     }
-    if part != Part::Binding && has_generation(kind) && before["spec"] != after["spec"] {
+    let changed = match kind.custom {
+        None => has_generation(kind) && before["spec"] != after["spec"],
+        Some(_) => contents(kind, before) != contents(kind, after),
+    };
+    if part != Part::Binding && changed {
         let generation = before["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
         metadata(after).insert("generation".to_owned(), generation.into());
     }
 }
 
+/// What a defined kind's generation counts the changes of: all but metadata and status.
+fn contents(kind: &KindInfo, object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("apiVersion");
+        fields.remove("metadata");
+        if kind.status {
+            fields.remove("status");
+        }
+    }
+    object
+}
+
 fn has_generation(kind: &KindInfo) -> bool {
-    matches!(kind.kind, "Pod" | "CSIDriver")
+    matches!(kind.kind, "Pod" | "CSIDriver" | "CustomResourceDefinition")
 }
 
 fn keep(before: &Value, after: &mut Value, field: &str) {
@@ -129,13 +158,14 @@ pub(super) fn is_finished(kind: &KindInfo, object: &Value) -> bool {
 
 /// Whether an object of this kind may be replaced without naming its revision.
 pub(super) fn allows_unconditional_update(kind: &KindInfo) -> bool {
-    !matches!(
-        kind.kind,
-        "Lease" | "VolumeAttachment" | "CSIDriver" | "CSINode" | "CSIStorageCapacity"
-    )
+    kind.custom.is_none()
+        && !matches!(
+            kind.kind,
+            "Lease" | "VolumeAttachment" | "CSIDriver" | "CSINode" | "CSIStorageCapacity"
+        )
 }
 
 /// Whether a PUT makes the object if it isn't there.
 pub(super) fn allows_create_on_update(kind: &KindInfo) -> bool {
-    matches!(kind.kind, "Lease" | "Event" | "Endpoints")
+    kind.custom.is_none() && matches!(kind.kind, "Lease" | "Event" | "Endpoints")
 }

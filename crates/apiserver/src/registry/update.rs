@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::create::Fields;
 use super::{Part, Registry, Target, WriteOptions, Written, convert, identity, strategy, text};
 use crate::admission;
+use crate::definitions;
 use crate::patch::{self, ApplyError, ApplyOptions, PatchError, UpdateOptions};
 use crate::refusal::{FieldError, PreconditionMismatch, Refusal};
 use crate::schema;
@@ -213,6 +214,10 @@ impl Registry {
         }
         strategy::before_update(kind, part, &before, &mut after);
         admission::defaults(kind, &mut after);
+        if definitions::is_definition(kind) && part == Part::Main {
+            let now = self.clock.stamp();
+            definitions::settle(&self.store.read(), Some(&before), &mut after, &now);
+        }
         admission::admit_update(&self.store.read(), target, part, (&before, &after))?;
         let errors = admission::validate_update(kind, part, &before, &after);
         if !errors.is_empty() {

@@ -39,7 +39,6 @@ fn walk(shape: &Shape, value: &Value, path: &str, problems: &mut Problems) {
         return;
     }
     match (shape, value) {
-        (Shape::Any, _) => {}
         (Shape::Scalar(scalar), _) => {
             if !fits(*scalar, value) {
                 problems
@@ -59,6 +58,20 @@ fn walk(shape: &Shape, value: &Value, path: &str, problems: &mut Problems) {
                 }
             }
         }
+        (Shape::Defined(of), Value::Object(map)) => {
+            for (name, value) in map {
+                let path = join(path, name);
+                match (of.fields.get(name.as_str()), &of.rest) {
+                    (Some(field), _) => walk(&field.shape, value, &path, problems),
+                    (None, Some(rest)) => walk(rest, value, &path, problems),
+                    (None, None) => {
+                        problems.unknown.insert(path);
+                    }
+                }
+            }
+        }
+        // Of defined kinds, types are the validator's business.
+        (Shape::Any | Shape::Defined(_), _) => {}
         (Shape::Map { values, .. }, Value::Object(map)) => {
             for (name, value) in map {
                 walk(values, value, &join(path, name), problems);

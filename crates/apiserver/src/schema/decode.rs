@@ -53,7 +53,9 @@ pub fn decode(
         what,
     };
     let problems = check(kind, object);
-    if let Some(mistake) = problems.mistyped.first() {
+    // The contents of defined kinds are checked against their own schema later.
+    let decides = |mistake: &&String| kind.custom.is_none() || mistake.starts_with("metadata");
+    if let Some(mistake) = problems.mistyped.iter().find(decides) {
         return Err(refused(mistake.clone()));
     }
     let Problems { unknown, .. } = &problems;
@@ -78,6 +80,15 @@ fn prune(shape: &Shape, value: &mut Value) {
         (Shape::Struct { of, .. }, Value::Object(map)) => {
             let fields = &schema().get(*of).fields;
             map.retain(|name, value| !value.is_null() && fields.contains_key(name.as_str()));
+            for (name, value) in map {
+                prune(shape.entry(name).0, value);
+            }
+        }
+        (Shape::Defined(of), Value::Object(map)) => {
+            map.retain(|name, value| {
+                let known = of.rest.is_some() || of.fields.contains_key(name.as_str());
+                known && !value.is_null()
+            });
             for (name, value) in map {
                 prune(shape.entry(name).0, value);
             }

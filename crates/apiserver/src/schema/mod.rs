@@ -45,7 +45,7 @@ pub struct Type {
 }
 
 /// A field of a structure.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Field {
     /// What it holds.
     pub shape: Shape,
@@ -53,6 +53,17 @@ pub struct Field {
     pub required: bool,
     /// What stands there when nothing was said; matters for list keys.
     pub default: Option<&'static str>,
+}
+
+/// A structure of a kind that users defined.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Defined {
+    /// Its fields by name.
+    pub fields: BTreeMap<&'static str, Field>,
+    /// What fields without a name hold; none if there is no place for them.
+    pub rest: Option<Shape>,
+    /// Whether one manager owns all of it or none.
+    pub atomic: bool,
 }
 
 /// What a place in an object may hold, and how it merges.
@@ -69,6 +80,8 @@ pub enum Shape {
         /// Whether one manager owns all of it or none.
         atomic: bool,
     },
+    /// A structure of a kind that users defined.
+    Defined(&'static Defined),
     /// A map from strings.
     Map {
         /// What its values are.
@@ -153,8 +166,25 @@ impl Schema {
         self.by_name.get(name).map(|id| self.get(*id))
     }
 
+    /// The shape of every object's metadata.
+    pub fn metadata(&self) -> Shape {
+        match self
+            .by_name
+            .get("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+        {
+            Some(id) => Shape::Struct {
+                of: *id,
+                atomic: false,
+            },
+            None => Shape::Any,
+        }
+    }
+
     /// The shape of a served kind; [`Shape::Any`] for one the table lacks.
     pub fn of(&self, kind: &KindInfo) -> Shape {
+        if let Some(custom) = kind.custom {
+            return custom.shape.clone();
+        }
         match self.by_name.get(&full_name(kind)) {
             Some(id) => Shape::Struct {
                 of: *id,
@@ -167,6 +197,10 @@ impl Schema {
 
 /// The name OpenAPI gives a kind's type.
 pub fn full_name(kind: &KindInfo) -> String {
+    if kind.custom.is_some() {
+        let domain: Vec<&str> = kind.group.rsplit('.').collect();
+        return format!("{}.{}.{}", domain.join("."), kind.version, kind.kind);
+    }
     let group = match kind.group.split('.').next() {
         None | Some("") => "core",
         Some(first) => first,
@@ -184,6 +218,10 @@ impl Shape {
                 .fields
                 .get(name)
                 .map_or((&ANY, false), |field| (&field.shape, true)),
+            Self::Defined(of) => match of.fields.get(name) {
+                Some(field) => (&field.shape, true),
+                None => (of.rest.as_ref().unwrap_or(&ANY), false),
+            },
             Self::Map { values, .. } => (values, false),
             Self::Scalar(_) | Self::Any | Self::List { .. } => (&ANY, false),
         }
@@ -193,7 +231,11 @@ impl Shape {
     pub fn element(&self) -> &Shape {
         match self {
             Self::List { items, .. } => items,
-            Self::Scalar(_) | Self::Any | Self::Struct { .. } | Self::Map { .. } => &ANY,
+            Self::Scalar(_)
+            | Self::Any
+            | Self::Struct { .. }
+            | Self::Defined(_)
+            | Self::Map { .. } => &ANY,
         }
     }
 
@@ -201,6 +243,7 @@ impl Shape {
     pub fn atomic_map(&self) -> bool {
         match self {
             Self::Struct { atomic, .. } | Self::Map { atomic, .. } => *atomic,
+            Self::Defined(of) => of.atomic,
             Self::Scalar(_) | Self::Any | Self::List { .. } => false,
         }
     }
@@ -209,9 +252,11 @@ impl Shape {
     pub fn list_type(&self) -> &ListType {
         match self {
             Self::List { list, .. } => list,
-            Self::Scalar(_) | Self::Any | Self::Struct { .. } | Self::Map { .. } => {
-                &ListType::Atomic
-            }
+            Self::Scalar(_)
+            | Self::Any
+            | Self::Struct { .. }
+            | Self::Defined(_)
+            | Self::Map { .. } => &ListType::Atomic,
         }
     }
 
@@ -219,9 +264,11 @@ impl Shape {
     pub fn list_patch(&self) -> ListPatch {
         match self {
             Self::List { patch, .. } => *patch,
-            Self::Scalar(_) | Self::Any | Self::Struct { .. } | Self::Map { .. } => {
-                ListPatch::Replace
-            }
+            Self::Scalar(_)
+            | Self::Any
+            | Self::Struct { .. }
+            | Self::Defined(_)
+            | Self::Map { .. } => ListPatch::Replace,
         }
     }
 
@@ -229,6 +276,7 @@ impl Shape {
     pub fn default_of(&self, name: &str) -> Option<&'static str> {
         match self {
             Self::Struct { of, .. } => schema().get(*of).fields.get(name)?.default,
+            Self::Defined(of) => of.fields.get(name)?.default,
             Self::Scalar(_) | Self::Any | Self::Map { .. } | Self::List { .. } => None,
         }
     }

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 const CORE: &str = "io.k8s.api.core.v1";
-const TABLES: [&str; 8] = [
+const TABLES: [&str; 9] = [
     include_str!("meta.txt"),
     include_str!("volumes.txt"),
     include_str!("pods.txt"),
@@ -29,6 +29,7 @@ const TABLES: [&str; 8] = [
     include_str!("core.txt"),
     include_str!("storage.txt"),
     include_str!("coordination.txt"),
+    include_str!("apiextensions.txt"),
     include_str!("access.txt"),
 ];
 

@@ -191,6 +191,13 @@ fn entries(object: &Value, path: &str) -> usize {
     map.map_or(0, serde_json::Map::len)
 }
 
+pub(super) const DEFINITION: &[Column] = &[NAME, text("Created At")];
+
+pub(super) fn definition(definition: &Value, _: Timestamp) -> Vec<Value> {
+    let created = at(definition, "/metadata/creationTimestamp");
+    vec![name(definition), created.into()]
+}
+
 pub(super) const LEASE: &[Column] = &[NAME, text("Holder"), AGE];
 
 pub(super) fn lease(lease: &Value, now: Timestamp) -> Vec<Value> {

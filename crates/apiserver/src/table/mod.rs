@@ -75,25 +75,45 @@ const AGE: Column = text("Age");
 
 /// Renders objects of one kind as a Table; the caller sets list metadata.
 pub fn render(kind: &KindInfo, objects: &[&Value], now: Timestamp, include: Include) -> Value {
+    if let Some(custom) = kind.custom {
+        let heads = std::iter::once(head(&NAME)).chain(custom.columns.heads());
+        let cells = |object: &Value| {
+            let cells = std::iter::once(name(object)).chain(custom.columns.cells(object, now));
+            (cells.collect(), None)
+        };
+        let heads: Vec<Value> = heads.collect();
+        return table(&heads, objects, include, cells);
+    }
     let printer = printer(kind);
-    let columns: Vec<Value> = printer
-        .columns
-        .iter()
-        .map(|column| {
-            json!({
-                "name": column.name,
-                "type": column.kind,
-                "format": column.format,
-                "description": "",
-                "priority": column.priority,
-            })
-        })
-        .collect();
+    let columns: Vec<Value> = printer.columns.iter().map(head).collect();
+    table(&columns, objects, include, |object| {
+        ((printer.cells)(object, now), (printer.completed)(object))
+    })
+}
+
+fn head(column: &Column) -> Value {
+    json!({
+        "name": column.name,
+        "type": column.kind,
+        "format": column.format,
+        "description": "",
+        "priority": column.priority,
+    })
+}
+
+/// A Table of these columns; cells and condition of a row are the caller's.
+fn table(
+    columns: &[Value],
+    objects: &[&Value],
+    include: Include,
+    cells: impl Fn(&Value) -> (Vec<Value>, Option<Value>),
+) -> Value {
     let rows: Vec<Value> = objects
         .iter()
         .map(|object| {
-            let mut row = json!({"cells": (printer.cells)(object, now)});
-            if let Some(condition) = (printer.completed)(object) {
+            let (cells, condition) = cells(object);
+            let mut row = json!({ "cells": cells });
+            if let Some(condition) = condition {
                 row["conditions"] = json!([condition]);
             }
             match include {
@@ -111,6 +131,11 @@ pub fn render(kind: &KindInfo, objects: &[&Value], now: Timestamp, include: Incl
         "columnDefinitions": columns,
         "rows": rows,
     })
+}
+
+/// The time since another, in words.
+pub(crate) fn since(time: &str, now: Timestamp) -> String {
+    age::since(time, now)
 }
 
 fn metadata_only(object: &Value) -> Value {
@@ -148,6 +173,7 @@ fn printer(kind: &KindInfo) -> Printer {
         "ConfigMap" => plain(cluster::CONFIG_MAP, cluster::config_map),
         "Service" => plain(cluster::SERVICE, cluster::service),
         "Endpoints" => plain(cluster::ENDPOINTS, cluster::endpoints),
+        "CustomResourceDefinition" => plain(cluster::DEFINITION, cluster::definition),
         "Lease" => plain(cluster::LEASE, cluster::lease),
         "Role" | "ClusterRole" => plain(access::ROLE, access::role),
         "RoleBinding" | "ClusterRoleBinding" => plain(access::BINDING, access::binding),

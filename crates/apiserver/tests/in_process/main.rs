@@ -4,6 +4,7 @@
 
 mod access;
 mod admission;
+mod definitions;
 mod deletion;
 mod durability;
 mod events;

@@ -1,0 +1,58 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn eval(text: &str, value: &Value, old: Option<&Value>) -> Result<Value, String> {
+    evaluate(&parse::parse(text)?, value, old)
+}
+
+#[test]
+fn rules_hold_or_not_as_in_the_original() {
+    let value = json!({ "a": 1, "s": "text", "l": [1, 2], "namespace": "n", "n": -1.5 });
+    let old = json!({ "a": 1, "gone": true });
+    for text in [
+        "self.a == oldSelf.a",
+        "!has(self.gone) || has(oldSelf.gone)",
+        "has(self.s) && has(self.__namespace__)",
+        "size(self.l) == 2 && self.s.size() > 3",
+        "self.a > 0 ? self.s == 'text' : false",
+        "self.l.all(x, x > 0) && self.l.exists(x, x == 2) && self.l.exists_one(x, x == 1)",
+        "self.s.startsWith(\"te\") && self.s.endsWith('xt') && self.s.matches('^t.*$')",
+        "'a' in self && 2 in self.l && !(3 in [1, 2])",
+        "self.l.map(x, x * 2) == [2, 4] && self.l.filter(x, x > 1)[0] == 2",
+        "1 + 2 * 3 - 4 / 2 == 5 && 7 % 4 == 3 && -self.a == -1 && self.n < 0",
+        "string(self.a) + 'x' == '1x' && int('4') == 4 && 1 == 1.0",
+        // Either side may decide.
+        "self.missing == 1 || true",
+    ] {
+        assert_eq!(eval(text, &value, Some(&old)), Ok(true.into()), "{text}");
+    }
+    assert_eq!(
+        eval("self == oldSelf", &value, Some(&old)),
+        Ok(false.into())
+    );
+    assert!(eval("self.missing == 1", &value, None).is_err());
+    assert!(eval("1 / 0 == 1", &value, None).is_err());
+}
+
+#[test]
+fn what_is_not_understood_is_refused() {
+    for text in [
+        "",
+        "self.",
+        "self == ",
+        "other == 1",
+        "duration('1s') > self",
+        "self.foo()",
+        "self ? 1",
+        "'open",
+        "self == 1 1",
+        "{'a': 1}",
+        "has(self)",
+        "self @ 1",
+    ] {
+        assert!(parse::parse(text).is_err(), "{text}");
+    }
+    let deep = format!("{}1{}", "(".repeat(1000), ")".repeat(1000));
+    assert!(parse::parse(&deep).is_err());
+}

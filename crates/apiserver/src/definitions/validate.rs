@@ -1,0 +1,311 @@
+//! Does an object keep to its kind's schema? The texts are the original's.
+
+use serde_json::Value;
+
+use super::rules::{self, Rule};
+use super::structural::{List, Structural, Type, join};
+use crate::refusal::{Fault, FieldError};
+
+/// What is wrong with a value, and with how it changed.
+pub(super) fn validate(schema: &Structural, old: Option<&Value>, value: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    walk(schema, "", value, &mut errors);
+    // Rules are about objects that are right otherwise.
+    if errors.is_empty() {
+        apply_rules(schema, "", old, value, &mut errors);
+    }
+    errors
+}
+
+fn walk(schema: &Structural, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
+    if value.is_null() {
+        return;
+    }
+    if let Some(error) = mistyped(schema, path, value) {
+        errors.push(error);
+        return;
+    }
+    limits(schema, path, value, errors);
+    match value {
+        Value::Object(map) => {
+            for name in &schema.required {
+                if !map.contains_key(name) {
+                    errors.push(FieldError::required(join(path, name), ""));
+                }
+            }
+            for (name, value) in map {
+                if let Some(inner) = schema.property(name) {
+                    walk(inner, &join(path, name), value, errors);
+                }
+            }
+        }
+        Value::Array(list) => {
+            if let Some(inner) = &schema.items {
+                for (at, value) in list.iter().enumerate() {
+                    walk(inner, &format!("{path}[{at}]"), value, errors);
+                }
+            }
+            duplicates(schema, path, list, errors);
+        }
+        _ => {}
+    }
+    junctions(schema, path, value, errors);
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn mistyped(schema: &Structural, path: &str, value: &Value) -> Option<FieldError> {
+    let found = type_name(value);
+    let (fits, wanted) = if schema.int_or_string {
+        (matches!(found, "integer" | "string"), "integer,string")
+    } else {
+        let wanted = schema.kind?;
+        let fits = match wanted {
+            Type::Number => matches!(found, "number" | "integer"),
+            // 1.0 is an integer to JSON schema.
+            Type::Integer => value.as_f64().is_some_and(|number| number.fract() == 0.0),
+            other => found == other.name(),
+        };
+        (fits, wanted.name())
+    };
+    (!fits).then(|| {
+        let detail = format!("{path} in body must be of type {wanted}: \"{found}\"");
+        FieldError::invalid(path, &found.into(), detail)
+    })
+}
+
+fn limits(schema: &Structural, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
+    let limits = &schema.limits;
+    let mut invalid = |what: String| {
+        errors.push(FieldError::invalid(
+            path,
+            value,
+            format!("{path} in body {what}"),
+        ));
+    };
+    match value {
+        Value::String(text) => {
+            let length = text.chars().count() as u64;
+            if let Some(least) = limits.length.0.filter(|least| length < *least) {
+                invalid(format!("should be at least {least} chars long"));
+            }
+            if let Some((pattern, compiled)) = &limits.pattern
+                && !compiled.is_match(text)
+            {
+                invalid(format!("should match '{pattern}'"));
+            }
+            if limits.format == "date-time" && text.parse::<jiff::Timestamp>().is_err() {
+                invalid(format!("must be of type date-time: {value}"));
+            }
+        }
+        Value::Number(number) => {
+            let number = number.as_f64().unwrap_or(0.0);
+            match limits.minimum {
+                Some((least, true)) if number <= least => {
+                    invalid(format!("should be greater than {least}"));
+                }
+                Some((least, false)) if number < least => {
+                    invalid(format!("should be greater than or equal to {least}"));
+                }
+                _ => {}
+            }
+            match limits.maximum {
+                Some((most, true)) if number >= most => {
+                    invalid(format!("should be less than {most}"))
+                }
+                Some((most, false)) if number > most => {
+                    invalid(format!("should be less than or equal to {most}"));
+                }
+                _ => {}
+            }
+            if let Some(of) = limits.multiple.filter(|of| (number / of).fract() != 0.0) {
+                invalid(format!("should be a multiple of {of}"));
+            }
+        }
+        Value::Array(list) => {
+            let count = list.len() as u64;
+            if let Some(least) = limits.items.0.filter(|least| count < *least) {
+                invalid(format!("should have at least {least} items"));
+            }
+            if limits.unique && (1..list.len()).any(|at| list[..at].contains(&list[at])) {
+                invalid("shouldn't contain duplicates".to_owned());
+            }
+        }
+        Value::Object(map) => {
+            let count = map.len() as u64;
+            if let Some(least) = limits.properties.0.filter(|least| count < *least) {
+                invalid(format!("should have at least {least} properties"));
+            }
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+    if !limits.any.is_empty() && !limits.any.contains(value) {
+        let supported = limits.any.iter().map(ToString::to_string).collect();
+        let fault = Fault::NotSupported(value.clone(), supported);
+        errors.push(FieldError::new(path, fault));
+    }
+    let (count, most) = match value {
+        Value::String(text) => {
+            if let Some(most) = limits.length.1
+                && text.chars().count() as u64 > most
+            {
+                let most = usize::try_from(most).unwrap_or(usize::MAX);
+                errors.push(FieldError::new(path, Fault::TooLong(most)));
+            }
+            return;
+        }
+        Value::Array(list) => (list.len(), limits.items.1),
+        Value::Object(map) => (map.len(), limits.properties.1),
+        _ => return,
+    };
+    if let Some(most) = most.filter(|most| count as u64 > *most) {
+        errors.push(FieldError::new(path, Fault::TooMany(count, most)));
+    }
+}
+
+fn duplicates(schema: &Structural, path: &str, list: &[Value], errors: &mut Vec<FieldError>) {
+    let identity = |item: &Value| match &schema.list {
+        List::Atomic => None,
+        List::Set => Some(item.clone()),
+        List::Keyed(keys) => Some(key_of(schema, keys, item)),
+    };
+    let all: Vec<Option<Value>> = list.iter().map(identity).collect();
+    for (at, one) in all.iter().enumerate() {
+        if let Some(value) = one
+            && all[..at].contains(one)
+        {
+            let path = format!("{path}[{at}]");
+            errors.push(FieldError::new(&path, Fault::Duplicate(value.clone())));
+        }
+    }
+}
+
+/// What tells the items of a keyed list apart.
+fn key_of(schema: &Structural, keys: &[String], item: &Value) -> Value {
+    let default = |key: &String| {
+        let items = schema.items.as_ref()?;
+        items.properties.get(key)?.default.clone()
+    };
+    let value = |key: &String| {
+        let value = item.get(key).cloned().or_else(|| default(key));
+        (key.clone(), value.unwrap_or(Value::Null))
+    };
+    Value::Object(keys.iter().map(value).collect())
+}
+
+fn junctions(schema: &Structural, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
+    let failures = |inner: &Structural| {
+        let mut failed = Vec::new();
+        walk(inner, path, value, &mut failed);
+        failed
+    };
+    let invalid =
+        |what: &str| FieldError::invalid(path, &"".into(), format!("\"{path}\" must {what}"));
+    for inner in &schema.all_of {
+        let failed = failures(inner);
+        if !failed.is_empty() {
+            errors.push(invalid("validate all the schemas (allOf)"));
+            errors.extend(failed);
+        }
+    }
+    // int-or-string says so by an anyOf of its own.
+    if !schema.any_of.is_empty() && !schema.int_or_string {
+        let all: Vec<_> = schema.any_of.iter().map(failures).collect();
+        if all.iter().all(|failed| !failed.is_empty()) {
+            errors.push(invalid("validate at least one schema (anyOf)"));
+            errors.extend(all.into_iter().min_by_key(Vec::len).unwrap_or_default());
+        }
+    }
+    if !schema.one_of.is_empty() {
+        let all: Vec<_> = schema.one_of.iter().map(failures).collect();
+        match all.iter().filter(|failed| failed.is_empty()).count() {
+            1 => {}
+            0 => {
+                errors.push(invalid(
+                    "validate one and only one schema (oneOf). Found none valid",
+                ));
+                errors.extend(all.into_iter().min_by_key(Vec::len).unwrap_or_default());
+            }
+            count => errors.push(invalid(&format!(
+                "validate one and only one schema (oneOf). Found {count} valid alternatives"
+            ))),
+        }
+    }
+    if schema
+        .not
+        .as_deref()
+        .is_some_and(|inner| failures(inner).is_empty())
+    {
+        errors.push(invalid("not validate the schema (not)"));
+    }
+}
+
+fn apply_rules(
+    schema: &Structural,
+    path: &str,
+    old: Option<&Value>,
+    value: &Value,
+    errors: &mut Vec<FieldError>,
+) {
+    if value.is_null() {
+        return;
+    }
+    for rule in &schema.rules {
+        if let Some(why) = broken(rule, old, value) {
+            let field = if rule.field_path.is_empty() {
+                path.to_owned()
+            } else {
+                format!("{path}{}", rule.field_path)
+            };
+            errors.push(FieldError::invalid(field, &type_name(value).into(), why));
+        }
+    }
+    match value {
+        Value::Object(map) => {
+            for (name, value) in map {
+                if let Some(inner) = schema.property(name) {
+                    let old = old.and_then(|old| old.get(name));
+                    apply_rules(inner, &join(path, name), old, value, errors);
+                }
+            }
+        }
+        Value::Array(list) => {
+            let Some(inner) = &schema.items else { return };
+            let before = old.and_then(Value::as_array);
+            for (at, value) in list.iter().enumerate() {
+                // Only items with keys have a past that they can be told by.
+                let old = match (&schema.list, before) {
+                    (List::Keyed(keys), Some(before)) => {
+                        let key = key_of(schema, keys, value);
+                        before.iter().find(|old| key_of(schema, keys, old) == key)
+                    }
+                    _ => None,
+                };
+                apply_rules(inner, &format!("{path}[{at}]"), old, value, errors);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Why a rule doesn't hold.
+fn broken(rule: &Rule, old: Option<&Value>, value: &Value) -> Option<String> {
+    if rule.about_change && old.is_none() {
+        return None;
+    }
+    match rules::evaluate(&rule.expression, value, old) {
+        Ok(Value::Bool(true)) => None,
+        Ok(_) => Some(rule.explain(value, old)),
+        Err(error) => Some(format!("rule evaluation error: {error}: {}", rule.text)),
+    }
+}
