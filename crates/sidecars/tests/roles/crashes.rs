@@ -86,6 +86,27 @@ async fn a_claim_that_grows_gets_there_wherever_it_is_interrupted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn attributes_change_wherever_that_is_interrupted() {
+    use crate::resizing::{add_attributes, choose, until_modified};
+    at_every_call(|fuse| async {
+        let mut world = World::new().await;
+        let lost = Mishap::Do(Code::Unavailable);
+        world.fake.state().modify.push_back(lost);
+        add_attributes(&world, "gold", crate::driver::NAME).await;
+        world.start(fuse);
+        world.add_claim("fast").await;
+        world.until_settled().await;
+        choose(&world, Some("gold")).await;
+        until_modified(&mut world, "gold").await;
+        let volume = world.volume().await.expect("it is there");
+        let class = volume.spec.volume_attributes_class_name;
+        assert_eq!(class.as_deref(), Some("gold"));
+        assert_eq!(world.fake.state().modified.len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_claim_deleted_while_the_provisioner_is_down_leaves_nothing_behind() {
     at_every_call(|fuse| async {
         let mut world = World::new().await;

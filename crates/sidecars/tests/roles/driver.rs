@@ -56,6 +56,8 @@ pub(crate) struct State {
     pub(crate) node_part: bool,
     /// Whether the node service can grow volumes.
     pub(crate) node_expands: bool,
+    /// Whether volumes grow only while nobody uses them.
+    pub(crate) offline: bool,
     /// The largest size that a volume can grow to.
     pub(crate) most: i64,
     /// The attributes that each volume was given last.
@@ -147,13 +149,19 @@ impl Identity for Fake {
         if self.state().topology {
             services.push(plugin::service::Type::VolumeAccessibilityConstraints);
         }
-        let capabilities = services
-            .into_iter()
-            .map(|service| PluginCapability {
-                r#type: Some(plugin::Type::Service(plugin::Service {
-                    r#type: service.into(),
-                })),
+        let services = services.into_iter().map(|service| {
+            plugin::Type::Service(plugin::Service {
+                r#type: service.into(),
             })
+        });
+        let offline = self.state().offline.then(|| {
+            plugin::Type::VolumeExpansion(plugin::VolumeExpansion {
+                r#type: plugin::volume_expansion::Type::Offline.into(),
+            })
+        });
+        let capabilities = services
+            .chain(offline)
+            .map(|kind| PluginCapability { r#type: Some(kind) })
             .collect();
         Ok(Response::new(GetPluginCapabilitiesResponse {
             capabilities,

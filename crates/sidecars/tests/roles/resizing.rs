@@ -7,7 +7,7 @@ use orlop_model::{
     Claim, Key, Kind, Pod, ResizeStatus, Secret, Volume, VolumeAttributesClass,
     well_known::PRE_RESIZE_CAPACITY,
 };
-use orlop_runtime::Patch;
+use orlop_runtime::{Patch, Preconditions};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tonic::Code;
@@ -21,7 +21,10 @@ use crate::{
 const GI: i64 = 1 << 30;
 
 async fn world_with_claim() -> World {
-    let mut world = World::new().await;
+    claim_on(World::new().await).await
+}
+
+async fn claim_on(mut world: World) -> World {
     world.start(Fuse::never());
     let more = json!({"allowVolumeExpansion": true, "parameters": {
         "csi.storage.k8s.io/controller-expand-secret-name": "credentials",
@@ -257,10 +260,11 @@ async fn a_driver_that_says_less_than_asked_is_not_believed() {
     assert!(events.iter().any(told), "{events:?}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_driver_that_grows_unused_volumes_only_waits_for_the_pod_to_end() {
-    let mut world = world_with_claim().await;
-    let pod = Key::namespaced("default", "user");
+fn user() -> Key {
+    Key::namespaced("default", "user")
+}
+
+async fn add_user(world: &World) {
     world
         .create::<Pod>(json!({
             "metadata": {"name": "user", "namespace": "default"},
@@ -271,6 +275,30 @@ async fn a_driver_that_grows_unused_volumes_only_waits_for_the_pod_to_end() {
             },
         }))
         .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_says_so_is_not_asked_while_a_pod_uses_the_volume() {
+    let world = World::new().await;
+    world.fake.state().offline = true;
+    let mut world = claim_on(world).await;
+    add_user(&world).await;
+    ask(&world, "2Gi").await;
+    sleep(Duration::from_secs(1000)).await;
+    assert_eq!(world.fake.calls("ControllerExpandVolume"), 0);
+    let at_once = Preconditions {
+        grace_period_seconds: Some(0),
+        ..Preconditions::default()
+    };
+    let deleted = world.cluster.delete::<Pod>(&user(), &at_once).await;
+    deleted.unwrap_or_else(|e| panic!("{}", e.chain()));
+    until_status(&mut world, Some(ResizeStatus::NodeResizePending), GI).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_refuses_used_volumes_waits_for_the_pod_to_end() {
+    let mut world = world_with_claim().await;
+    add_user(&world).await;
     let refusal = Mishap::Refuse(Code::FailedPrecondition);
     world.fake.state().expand.push_back(refusal);
     ask(&world, "2Gi").await;
@@ -281,10 +309,52 @@ async fn a_driver_that_grows_unused_volumes_only_waits_for_the_pod_to_end() {
     assert!(events.iter().any(told), "{events:?}");
     // A pod that has ended uses nothing, though it is still there.
     let ended = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
-    let patched = world.cluster.patch_status::<Pod>(&pod, &ended).await;
+    let patched = world.cluster.patch_status::<Pod>(&user(), &ended).await;
     patched.unwrap_or_else(|e| panic!("{}", e.chain()));
     until_status(&mut world, Some(ResizeStatus::NodeResizePending), GI).await;
     assert_eq!(world.fake.calls("ControllerExpandVolume"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_can_not_is_told_to_try_again_once_and_then_slowly() {
+    let mut world = world_with_claim().await;
+    ask(&world, "2Gi").await;
+    let pending = Some(ResizeStatus::NodeResizePending);
+    until_status(&mut world, pending, GI).await;
+    let infeasible = json!({"status": {
+        "allocatedResourceStatuses": {"storage": ResizeStatus::NodeResizeInfeasible},
+    }});
+    let infeasible = Patch::Merge(infeasible);
+    for expected in [2, 3] {
+        let begun = tokio::time::Instant::now();
+        let said = world
+            .cluster
+            .patch_status::<Claim>(&data(), &infeasible)
+            .await;
+        said.unwrap_or_else(|e| panic!("{}", e.chain()));
+        until_status(&mut world, pending, GI).await;
+        assert_eq!(world.fake.calls("ControllerExpandVolume"), expected);
+        let slowly = begun.elapsed() > Duration::from_secs(200);
+        assert_eq!(slowly, expected == 3, "{:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_leaders_at_once_grow_a_volume_to_one_size() {
+    let mut world = world_with_claim().await;
+    let lost = [Mishap::Do(Code::Unavailable); 2];
+    world.fake.state().expand.extend(lost);
+    let other = world.start_another();
+    ask(&world, "2Gi").await;
+    until_status(&mut world, Some(ResizeStatus::NodeResizePending), GI).await;
+    finish_on_node(&world, "2Gi").await;
+    sleep(Duration::from_secs(600)).await;
+    until_status(&mut world, None, 2 * GI).await;
+    assert_eq!(
+        world.volume().await.expect("it is there").capacity_bytes(),
+        2 * GI
+    );
+    other.kill();
 }
 
 #[tokio::test(start_paused = true)]
@@ -350,7 +420,7 @@ async fn a_hundred_failing_claims_are_all_told_and_all_recover() {
         .await;
 }
 
-async fn add_attributes(world: &World, name: &str, driver: &str) {
+pub(crate) async fn add_attributes(world: &World, name: &str, driver: &str) {
     world
         .create::<VolumeAttributesClass>(json!({
             "metadata": {"name": name}, "driverName": driver, "parameters": {"iops": name},
@@ -358,7 +428,7 @@ async fn add_attributes(world: &World, name: &str, driver: &str) {
         .await;
 }
 
-async fn until_modified(world: &mut World, class: &'static str) {
+pub(crate) async fn until_modified(world: &mut World, class: &'static str) {
     world
         .until("the claim has the class", |cluster, _| async move {
             let claim = cluster.get::<Claim>(&data()).await?.expect("it is there");
@@ -378,7 +448,7 @@ async fn until_modify_status(world: &mut World, status: orlop_model::ModifyStatu
         .await;
 }
 
-async fn choose(world: &World, class: Option<&str>) {
+pub(crate) async fn choose(world: &World, class: Option<&str>) {
     patch(world, json!({"spec": {"volumeAttributesClassName": class}})).await;
 }
 
