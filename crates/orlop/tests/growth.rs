@@ -174,6 +174,33 @@ fn a_volume_that_nobody_uses_grows_when_a_pod_comes() {
 }
 
 #[test]
+fn a_block_device_grows_under_a_running_pod() {
+    needs_a_machine!();
+    let machine = Machine::up(&[]);
+    let files = watched("xfs", "32Mi");
+    let devices = files
+        .replace("  accessModes:", "  volumeMode: Block\n  accessModes:")
+        .replace(
+            "volumeMounts: [{name: v, mountPath: /v}]",
+            "volumeDevices: [{name: v, devicePath: /dev/v}]",
+        )
+        .replace("[ -e /v/kept ] || echo 4711 > /v/kept;", "")
+        .replace(
+            "$(cat /v/kept) $(df -B1 --output=size /v | tail -n 1)",
+            "block $(blockdev --getsize64 /dev/v)",
+        );
+    machine.apply(&devices);
+    ready(&machine);
+    ask(&machine, "64Mi");
+    wait(&machine, "the claim has its new size", || {
+        claim(&machine, ".status.capacity.storage") == "64Mi"
+    });
+    wait(&machine, "the pod sees it", || {
+        seen(&machine) == Some(("block".to_owned(), 64 * MI))
+    });
+}
+
+#[test]
 fn a_mounted_ext4_grows_or_says_which_right_is_missing() {
     needs_a_machine!();
     let machine = Machine::up(&[]);
