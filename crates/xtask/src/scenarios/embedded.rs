@@ -9,21 +9,19 @@ use std::{
 use anyhow::Result;
 
 use super::go_sidecars;
-use crate::{
-    kube::NODE,
-    stage::{CLAIM, POD, Stage, VOLUME, claim, reader, writer},
-};
+use crate::{kube::NODE, stage::Stage};
 
 pub(super) async fn run(stage: &Stage) -> Result<()> {
     let kubeconfig = api_server(stage).await?;
     let stage = &stage.facing(&kubeconfig).await?;
     let root = stage.folder().join("node");
     stage.local_driver_for(&root).await?;
+    stage.apply_value(go_sidecars::xfs(stage)).await?;
     ours(stage, "control", &kubeconfig, &[])?;
     ours(stage, "scheduler", &kubeconfig, &[])?;
     node(stage, &root, &kubeconfig).await?;
     go_sidecars::start(stage, &kubeconfig).await?;
-    life(stage).await?;
+    go_sidecars::life(stage).await?;
     stage.close().await
 }
 
@@ -76,20 +74,4 @@ async fn node(stage: &Stage, root: &Path, kubeconfig: &Path) -> Result<()> {
         ],
     )?;
     stage.registered().await
-}
-
-/// A claim is written to, read by another pod, and goes.
-async fn life(stage: &Stage) -> Result<()> {
-    stage
-        .apply_value(claim("data", stage.namespace(), "64Mi"))
-        .await?;
-    stage.apply_value(writer("writer", "data", "ahoy")).await?;
-    let volume = stage.bound("data").await?;
-    stage.succeeded("writer").await?;
-    stage.remove(POD, &["writer"]).await?;
-    stage.apply_value(reader("reader", "data", "ahoy")).await?;
-    stage.succeeded("reader").await?;
-    stage.remove(POD, &["reader"]).await?;
-    stage.remove(CLAIM, &["data"]).await?;
-    stage.gone(VOLUME, &volume).await
 }
