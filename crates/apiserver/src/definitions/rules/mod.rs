@@ -10,6 +10,7 @@ mod evaluate;
 mod parse;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 pub(super) use evaluate::evaluate;
 use parse::Expression;

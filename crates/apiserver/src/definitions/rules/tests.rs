@@ -55,4 +55,16 @@ fn what_is_not_understood_is_refused() {
     }
     let deep = format!("{}1{}", "(".repeat(1000), ")".repeat(1000));
     assert!(parse::parse(&deep).is_err());
+    for long in [
+        format!("self{}", ".a".repeat(100_000)),
+        "1 + ".repeat(100_000) + "1",
+    ] {
+        assert!(parse::parse(&long).is_err());
+    }
+}
+
+#[test]
+fn the_longest_rules_are_evaluated() {
+    let sum = "1 + ".repeat(199) + "1";
+    assert_eq!(eval(&sum, &json!({}), None), Ok(200.into()));
 }
