@@ -14,7 +14,10 @@ use rustix::io::Errno;
 
 use crate::mountinfo::DeviceNumber;
 
+mod activity;
 mod kernel;
+
+pub use activity::Activity;
 
 /// The block size of every device, unless it is asked for direct I/O and needs more for that.
 const SMALL_BLOCK: libc::c_ulong = 512;

@@ -2,7 +2,7 @@
 //!
 //! A mounted file system is frozen, so that its image is one that it would be mounted from cleanly.
 //! A device that a workload has cannot be held still, but sharing its blocks takes one moment all
-//! the same. All volumes of one cut are held before the first is copied and until the last is, so
+//! the same, and a copy is good if nothing was written meanwhile. All volumes of one cut are held before the first is copied and until the last is, so
 //! that nothing is in one that came after something missing from another.
 
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use orlop_host::freeze::{self, FreezeError, Frozen, ThawError};
-use orlop_host::image;
+use orlop_host::{LoopDevice, image};
 use tonic::Code;
 
 use super::node::{Holding, ObserveError, Use};
@@ -54,10 +54,10 @@ pub enum CutError {
         #[source]
         source: ObserveError,
     },
-    /// Its device is in use and the pool cannot share blocks.
+    /// Its device is written to and the pool cannot share blocks.
     #[error(
-        "volume {id} is in use as a block device, and its pool's file system cannot share blocks; \
-         unstage it first, or use a pool on xfs or btrfs"
+        "volume {id} is being written to as a block device, and its pool's file system cannot \
+         share blocks; unstage it first, or use a pool on xfs or btrfs"
     )]
     DeviceInUse {
         /// The volume.
@@ -159,7 +159,7 @@ pub(super) fn cut(
         };
         let found = Use::observe(pools, piece.volume).map_err(failed)?;
         let holding = found.holding().map_err(failed)?;
-        if pieces.len() > 1 && matches!(holding, Holding::Device(_)) {
+        if pieces.len() > 1 && matches!(holding, Holding::Device { .. }) {
             return Err(CutError::NotTogether { id: id.clone() });
         }
         seen.push((*piece, found, holding));
@@ -194,20 +194,60 @@ fn copy(
             source: StoreError::at("copy the image")(source),
         },
     };
-    if let Holding::Device(device) = holding {
-        device
-            .sync_all()
-            .map_err(|source| CutError::Sync { id: id(), source })?;
+    if let Holding::Device { file, .. } = holding {
+        sync(piece, file)?;
     }
     let may_share = sharing == Sharing::Allowed;
     if may_share && image::reflink(found.image(), piece.copy).map_err(failed)? {
         return Ok(true);
     }
-    if let Holding::Device(_) = holding {
-        return Err(CutError::DeviceInUse { id: id() });
+    let copied = || image::copy_sparse(found.image(), piece.copy, until).map_err(failed);
+    match holding {
+        Holding::Idle | Holding::Mounted(_) => copied()?,
+        Holding::Device { file, device } => copy_at_rest(piece, file, device, copied)?,
     }
-    image::copy_sparse(found.image(), piece.copy, until).map_err(failed)?;
     Ok(false)
+}
+
+fn sync(piece: Piece<'_>, device: &File) -> Result<(), CutError> {
+    device.sync_all().map_err(|source| CutError::Sync {
+        id: piece.volume.record.id.clone(),
+        source,
+    })
+}
+
+/// Copies while nobody happens to write to the device: that it was so is seen afterwards.
+fn copy_at_rest(
+    piece: Piece<'_>,
+    file: &File,
+    device: &LoopDevice,
+    copied: impl Fn() -> Result<(), CutError>,
+) -> Result<(), CutError> {
+    const ATTEMPTS: usize = 3;
+    let look = || {
+        device.activity().map_err(|source| CutError::Sync {
+            id: piece.volume.record.id.clone(),
+            source,
+        })
+    };
+    for _ in 0..ATTEMPTS {
+        sync(piece, file)?;
+        let before = look()?;
+        if before.is_none() {
+            continue;
+        }
+        copied()?;
+        if look()? == before {
+            return Ok(());
+        }
+        piece.copy.set_len(0).map_err(|source| CutError::Copy {
+            id: piece.volume.record.id.clone(),
+            source: StoreError::at("copy the image again")(source),
+        })?;
+    }
+    Err(CutError::DeviceInUse {
+        id: piece.volume.record.id.clone(),
+    })
 }
 
 /// The mounted volumes of a cut, frozen.
@@ -302,7 +342,7 @@ pub(super) fn thaw_leftovers(pools: &Pools) {
                     Holding::Mounted(directory) => {
                         freeze::thaw_leftover(&directory).map_err(|error| error.to_string())
                     }
-                    Holding::Idle | Holding::Device(_) => Ok(()),
+                    Holding::Idle | Holding::Device { .. } => Ok(()),
                 });
             match thawed {
                 Ok(()) => pool.note_thawed(&id),

@@ -246,7 +246,7 @@ impl Bed {
     }
 
     /// What is left of everything. A device that goes with its last closer may be looked at by
-    /// somebody just then: it has a moment to go.
+    /// somebody just then, or be mounted in a namespace that somebody made: it has a while to go.
     fn leftovers(&self) -> Vec<String> {
         settled(|| {
             let mut left = leftovers(self.pools()).unwrap();
@@ -264,7 +264,7 @@ impl Bed {
 
 /// What is left once no device is, or after a while.
 fn settled(look: impl Fn() -> Vec<String>) -> Vec<String> {
-    for _ in 0..500 {
+    for _ in 0..6000 {
         let left = look();
         if !left.iter().any(|it| it.starts_with("loop")) {
             return left;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use orlop_host::Place;
+use orlop_host::{LoopDevice, Place};
 
 use super::observe::{ObserveError, Shown, Use};
 use crate::local::capability::Access;
@@ -17,8 +17,13 @@ pub(in crate::local) enum Holding {
     /// By freezing the file system that this directory is on.
     Mounted(File),
     /// Not at all: whoever has the device writes as they like. What they wrote so far can be put
-    /// into the image by syncing it.
-    Device(File),
+    /// into the image by syncing it, and it can be seen whether they wrote since.
+    Device {
+        /// Open, for syncing.
+        file: File,
+        /// For looking.
+        device: LoopDevice,
+    },
 }
 
 impl Use {
@@ -45,9 +50,15 @@ impl Use {
             return Ok(Holding::Idle);
         };
         let path = device.device.path();
-        match File::open(&path) {
-            Ok(file) => Ok(Holding::Device(file)),
-            Err(source) => Err(ObserveError::Look { path, source }),
+        let failed = |source| ObserveError::Look {
+            path: path.clone(),
+            source,
+        };
+        let file = File::open(&path).map_err(failed)?;
+        let number = device.device.device_number().minor;
+        match LoopDevice::open(number).map_err(failed)? {
+            Some(device) => Ok(Holding::Device { file, device }),
+            None => Ok(Holding::Idle),
         }
     }
 }

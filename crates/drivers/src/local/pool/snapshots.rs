@@ -127,7 +127,15 @@ impl Pool {
 
     /// Notes that a volume is about to be frozen.
     pub(in crate::local) fn note_frozen(&self, id: &VolumeId) -> Result<(), StoreError> {
-        durable::write_volatile(&self.frozen(id), b"", FILE_MODE)
+        self.check()?;
+        // Empty, so that there is no half of it.
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(FILE_MODE)
+            .open(self.frozen(id))
+            .map(drop)
             .map_err(StoreError::at("note that the volume is frozen"))
     }
 

@@ -184,7 +184,7 @@ async fn a_snapshot_of_a_busy_volume_has_all_up_to_some_moment() {
 }
 
 #[tokio::test]
-async fn a_device_is_cut_at_one_moment_or_not_at_all() {
+async fn a_device_at_rest_is_cut_while_it_is_in_use() {
     for kind in POOLS {
         let Some(bed) = Bed::on(kind) else { return };
         let id = bed.volume("raw", 64 * MIB).await;
@@ -196,19 +196,11 @@ async fn a_device_is_cut_at_one_moment_or_not_at_all() {
             .open(bed.target("raw"))
             .unwrap();
         device.write_all_at(&[7; 8192], 1 << 20).unwrap();
-        let cut = bed.snapshot("s", &id).await;
-        if kind == "ext4" {
-            assert_eq!(cut.unwrap_err(), Code::FailedPrecondition);
-            drop(device);
-            bed.unpublish(&id, "raw").await.unwrap();
-            bed.unstage(&id).await.unwrap();
-            bed.snapshot("s", &id).await.unwrap();
-        } else {
-            device.write_all_at(&[8; 8192], 1 << 20).unwrap();
-            drop(device);
-            bed.unpublish(&id, "raw").await.unwrap();
-            bed.unstage(&id).await.unwrap();
-        }
+        bed.snapshot("s", &id).await.unwrap();
+        device.write_all_at(&[8; 8192], 1 << 20).unwrap();
+        drop(device);
+        bed.unpublish(&id, "raw").await.unwrap();
+        bed.unstage(&id).await.unwrap();
         let snapshot = bed.snapshot("s", &id).await.unwrap().snapshot_id;
         let mut request = from_snapshot("copy", &snapshot);
         request.volume_capabilities = vec![block()];
@@ -222,6 +214,66 @@ async fn a_device_is_cut_at_one_moment_or_not_at_all() {
         let image = fs::File::open(image).unwrap();
         image.read_exact_at(&mut bytes, 1 << 20).unwrap();
         assert_eq!(bytes, [7; 8192], "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_device_that_is_written_to_is_cut_at_one_moment_or_not_at_all() {
+    for kind in POOLS {
+        let Some(bed) = Bed::on(kind) else { return };
+        let id = bed.volume("raw", 64 * MIB).await;
+        bed.stage(&id, block()).await.unwrap();
+        bed.publish(&id, "raw", block().into()).await.unwrap();
+        let device = fs::File::options()
+            .read(true)
+            .write(true)
+            .open(bed.target("raw"))
+            .unwrap();
+        device.write_all_at(&vec![7; 32 << 20], 0).unwrap();
+        let (first, last) = (0u64, (32u64 << 20) - 4096);
+        let (stop, began) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let (stopped, begin) = (Arc::clone(&stop), Arc::<AtomicBool>::clone(&began));
+        let writer = std::thread::spawn(move || {
+            let mut number = 0u64;
+            while !stopped.load(Ordering::Relaxed) {
+                number += 1;
+                for place in [first, last] {
+                    let mut block = [0; 4096];
+                    block[..8].copy_from_slice(&number.to_le_bytes());
+                    device.write_all_at(&block, place).unwrap();
+                    device.sync_data().unwrap();
+                }
+                begin.store(true, Ordering::Relaxed);
+            }
+        });
+        let patience = Instant::now() + Duration::from_secs(60);
+        while !began.load(Ordering::Relaxed) {
+            assert!(Instant::now() < patience && !writer.is_finished());
+            tokio::task::yield_now().await;
+        }
+        let cut = bed.snapshot("s", &id).await;
+        stop.store(true, Ordering::Relaxed);
+        writer.join().unwrap();
+        match cut {
+            Ok(snapshot) => {
+                let id = snapshot.snapshot_id;
+                let image = bed.path("pool-one/snapshots").join(&id);
+                let image = fs::File::open(image.join(format!("{id}.img"))).unwrap();
+                let number = |place| {
+                    let mut bytes = [0; 8];
+                    image.read_exact_at(&mut bytes, place).unwrap();
+                    u64::from_le_bytes(bytes)
+                };
+                let (first, last) = (number(first), number(last));
+                assert!(first == last || first == last + 1, "{kind}: {first} {last}");
+            }
+            Err(refused) => {
+                assert_eq!((kind, refused), ("ext4", Code::FailedPrecondition));
+                assert!(bed.list(|_| {}).await.unwrap().0.is_empty());
+            }
+        }
+        bed.unpublish(&id, "raw").await.unwrap();
+        bed.unstage(&id).await.unwrap();
     }
 }
 
