@@ -43,6 +43,9 @@ impl Stage {
                     &self.driver_name(),
                     "--pool",
                     &pool.display().to_string(),
+                    // Tests' volumes are thin and short-lived, and may be on a disk that is nearly full.
+                    "--reserve=0%",
+                    "--overcommit=100",
                     "--kubelet-dir",
                     &root.display().to_string(),
                 ],
