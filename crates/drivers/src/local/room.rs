@@ -107,11 +107,13 @@ pub struct Rules {
     pub reserve: Reserve,
 }
 
+/// Every promise can be kept, and nothing is kept back: a reserve is for whoever owns the disk to
+/// ask for, as the command line of the driver does.
 impl Default for Rules {
     fn default() -> Self {
         Self {
             overcommit: Overcommit::NONE,
-            reserve: Reserve::Percent(5),
+            reserve: Reserve::Bytes(0),
         }
     }
 }
