@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::access;
 use crate::kinds;
 use crate::refusal::Refusal;
-use crate::registry::{Registry, WriteOptions};
+use crate::registry::{Registry, Warnings, WriteOptions};
 use crate::schema::FieldValidation;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -35,6 +35,7 @@ async fn create(
     let options = WriteOptions {
         dry_run: false,
         validation: FieldValidation::Ignore,
+        warnings: Warnings::default(),
         manager: "orlop".to_owned(),
     };
     match registry.create(kind, "", object, &options).await {

@@ -21,7 +21,8 @@ use crate::definitions::RESOURCE as DEFINITIONS;
 use crate::kinds::{KindInfo, Kinds};
 use crate::refusal::Refusal;
 use crate::registry::{
-    DeleteOptions, FOREGROUND, ORPHAN, Part, Registry, Target, WriteOptions, resource_of, text,
+    DeleteOptions, FOREGROUND, ORPHAN, Part, Registry, Target, Warnings, WriteOptions, resource_of,
+    text,
 };
 use crate::schema::FieldValidation;
 use crate::store::{Event, Key, State, Stored};
@@ -216,6 +217,7 @@ fn options() -> WriteOptions {
     WriteOptions {
         dry_run: false,
         validation: FieldValidation::Ignore,
+        warnings: Warnings::default(),
         manager: "orlop-collector".to_owned(),
     }
 }

@@ -6,7 +6,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, VARY};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, VARY, WARNING};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::Value;
 
@@ -72,6 +72,18 @@ pub(super) fn with_type(
     let mut response = Response::new(Body::from(body.into()));
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+/// A response with warnings, which clients show to people.
+pub(super) fn warned(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
+    for warning in warnings {
+        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        // Names that no header can carry are left out; the field is dropped all the same.
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append(WARNING, value);
+        }
+    }
     response
 }
 

@@ -15,8 +15,8 @@ use crate::kinds::KindInfo;
 use crate::protobuf::{self, DecodeError};
 use crate::refusal::Refusal;
 use crate::registry::{
-    DeleteOptions, Deletion, Part, PatchFormat, Propagation, Served as _, Target, WriteOptions,
-    Written, text,
+    DeleteOptions, Deletion, Part, PatchFormat, Propagation, Served as _, Target, Warnings,
+    WriteOptions, Written, text,
 };
 
 const BODY_TYPES: &str = "application/json, application/vnd.kubernetes.protobuf";
@@ -50,6 +50,7 @@ impl Writing<'_> {
             dry_run: self.query.dry_run,
             manager: manager.unwrap_or("unknown").to_owned(),
             validation: self.query.field_validation,
+            warnings: Warnings::default(),
         }
     }
 
@@ -124,7 +125,12 @@ impl Writing<'_> {
 }
 
 impl Api {
-    fn written(&self, writing: &Writing<'_>, written: &Written) -> Response<Body> {
+    fn written(
+        &self,
+        writing: &Writing<'_>,
+        written: &Written,
+        options: &WriteOptions,
+    ) -> Response<Body> {
         let code = match written {
             Written::Created(_) => StatusCode::CREATED,
             Written::Updated(_) => StatusCode::OK,
@@ -135,7 +141,9 @@ impl Api {
             writing.query,
             written.object(),
         );
-        reply::with_type(code, writing.answer.encoding.content_type(), body)
+        let content_type = writing.answer.encoding.content_type();
+        let response = reply::with_type(code, content_type, body);
+        reply::warned(response, &options.warnings.take())
     }
 
     pub(super) async fn post(&self, writing: &Writing<'_>) -> Result<Response<Body>, Refusal> {
@@ -163,7 +171,7 @@ impl Api {
                     .registry
                     .create(route.kind, &route.namespace, object, &options)
                     .await?;
-                Ok(self.written(writing, &created))
+                Ok(self.written(writing, &created, &options))
             }
             (Some(pod), Some("binding")) => {
                 let binding = writing.object()?;
@@ -194,15 +202,16 @@ impl Api {
             .name
             .as_deref()
             .ok_or_else(Refusal::method_not_allowed)?;
+        let options = writing.options();
         let part = writing.part()?;
         let object = writing.object()?;
         let target = writing.target(name);
         self.gate().escalates(writing.user, &target, &object)?;
         let written = self
             .registry
-            .replace(&target, part, object, &writing.options())
+            .replace(&target, part, object, &options)
             .await?;
-        Ok(self.written(writing, &written))
+        Ok(self.written(writing, &written, &options))
     }
 
     pub(super) async fn patch(&self, writing: &Writing<'_>) -> Result<Response<Body>, Refusal> {
@@ -239,7 +248,7 @@ impl Api {
                     .registry
                     .apply(&target, part, applied, &options)
                     .await?;
-                return Ok(self.written(writing, &written));
+                return Ok(self.written(writing, &written, &options));
             }
             _ => return Err(Refusal::unsupported_media_type(PATCH_TYPES)),
         };
@@ -254,7 +263,7 @@ impl Api {
             .registry
             .patch(&target, part, (format, &patch), &options)
             .await?;
-        Ok(self.written(writing, &written))
+        Ok(self.written(writing, &written, &options))
     }
 
     pub(super) async fn delete(&self, writing: &Writing<'_>) -> Result<Response<Body>, Refusal> {

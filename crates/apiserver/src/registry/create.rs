@@ -36,8 +36,9 @@ impl Registry {
         let mut object = object;
         identity::drop_nulls(&mut object);
         identity::settle(kind, namespace, &mut object)?;
-        schema::decode(kind, &mut object, options.validation)
+        let warnings = schema::decode(kind, &mut object, options.validation)
             .map_err(|error| Refusal::bad_request(error.to_string()))?;
+        options.warnings.say(warnings);
         self.create_settled(kind, object, options, Fields::Track)
             .await
     }

@@ -14,7 +14,7 @@ mod strategy;
 mod update;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -162,6 +162,24 @@ pub struct WriteOptions {
     pub manager: String,
     /// What becomes of fields that the kind does not have.
     pub validation: FieldValidation,
+    /// What to tell the client besides.
+    pub warnings: Warnings,
+}
+
+/// What a write has to tell besides its outcome; clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    /// Says these and nothing else: a write that was tried again says it once.
+    fn say(&self, warnings: Vec<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = warnings;
+    }
+
+    /// What was said.
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl WriteOptions {

@@ -197,8 +197,9 @@ impl Registry {
         let mut after = edit(&served)?;
         identity::drop_nulls(&mut after);
         identity::settle_update(target, &mut after)?;
-        schema::decode(target.kind, &mut after, options.validation)
+        let warnings = schema::decode(target.kind, &mut after, options.validation)
             .map_err(|error| Refusal::bad_request(error.to_string()))?;
+        options.warnings.say(warnings);
         let mut after = convert::to_stored(target.kind, after);
         let wanted = text(&after, "/metadata/resourceVersion");
         if !wanted.is_empty() && wanted != text(&before, "/metadata/resourceVersion") {

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeCl
 use k8s_openapi::api::storage::v1::{StorageClass, VolumeAttachment};
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use orlop_apiserver::{ApiServer, Config, Storage};
 use serde_json::json;
 
 use crate::fixtures::*;
@@ -252,4 +253,27 @@ async fn volumes_and_attachments_keep_what_is_fixed() {
         .await
         .unwrap();
     assert_eq!(value(&attached)["status"]["attached"], true);
+}
+
+#[tokio::test]
+async fn an_unknown_field_is_dropped_with_a_warning_unless_the_client_is_strict() {
+    let server = ApiServer::open(Config::new(Storage::Memory)).await.unwrap();
+    let post = |query: &str| {
+        let body = json!({ "metadata": { "generateName": "c-" }, "dato": {} }).to_string();
+        let request = http::Request::post(format!(
+            "/api/v1/namespaces/default/configmaps?fieldValidation={query}"
+        ));
+        let request = request.body(axum::body::Body::from(body)).unwrap();
+        tower::ServiceExt::oneshot(server.service(), request)
+    };
+    let warned = post("Warn").await.unwrap();
+    assert_eq!(warned.status(), 201);
+    assert_eq!(
+        warned.headers()["warning"],
+        r#"299 - "unknown field \"dato\"""#
+    );
+    let quiet = post("Ignore").await.unwrap();
+    assert_eq!(quiet.status(), 201);
+    assert!(!quiet.headers().contains_key("warning"));
+    assert_eq!(post("Strict").await.unwrap().status(), 400);
 }
