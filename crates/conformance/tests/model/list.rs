@@ -154,20 +154,16 @@ impl Shared {
                 false => no_volume(id),
             });
         };
-        let shown = match self.has(Fault::GetVolumeOther) {
-            true => state
-                .volumes
-                .values()
-                .rfind(|other| other.id != *id)
-                .unwrap_or(volume),
-            false => volume,
-        };
+        let mut shown = self.volume(volume);
+        if self.has(Fault::GetVolumeOther) {
+            shown.volume_context = [("model.csi.example/key".into(), "of-vol-0".into())].into();
+        }
         let published_node_ids = match self.has(Fault::GetVolumeWithoutNodes) {
             true => Vec::new(),
             false => volume.attached.keys().cloned().collect(),
         };
         Ok(ControllerGetVolumeResponse {
-            volume: Some(self.volume(shown)),
+            volume: Some(shown),
             status: Some(controller_get_volume_response::VolumeStatus {
                 published_node_ids,
                 volume_condition: (!self.has(Fault::GetVolumeWithoutCondition)).then(well),

@@ -47,7 +47,7 @@ pub(crate) const OTHER_NODE: &str = "model-node-b";
 
 /// How long a late call is late: longer than callers of the suite wait before they give up, far
 /// shorter than they wait for an answer.
-const LATE: Duration = Duration::from_millis(120);
+const LATE: Duration = Duration::from_millis(200);
 
 /// How long a race's window is open.
 const RACE: Duration = Duration::from_millis(20);

@@ -266,7 +266,8 @@ impl Shared {
         if self.has(Fault::UnpublishKeepsMount) {
             return done;
         }
-        take_away(&real).map_err(|error| internal("unmount the volume", &error))?;
+        self.take_away_what_is_known(&real)
+            .map_err(|error| internal("unmount the volume", &error))?;
         drop(published.device);
         if !self.has(Fault::UnpublishKeepsFolder) {
             remove_empty(&real).map_err(|error| internal("remove the target", &error))?;

@@ -7,6 +7,7 @@ use orlop_csi::proto::*;
 use orlop_host::mount::{self, Depth, Restrictions};
 use orlop_host::place::Kind;
 use orlop_host::{Occupant, Place};
+use rustix::mount::UnmountFlags;
 use tonic::Status;
 
 use super::refuse::{self, internal, no_volume};
@@ -44,7 +45,7 @@ impl Shared {
         };
         let path = refuse::path("staging_target_path", &request.staging_target_path)?;
         check_context(volume, &request.volume_context)?;
-        if form != volume.form {
+        if form != volume.form && !self.has(Fault::StageOtherCapability) {
             return Err(Status::failed_precondition(
                 "the volume has another access type",
             ));
@@ -133,7 +134,8 @@ impl Shared {
             )));
         }
         if volume.form == Form::Mount && !self.has(Fault::UnstageKeepsMount) {
-            take_away(&path).map_err(|error| internal("unmount the volume", &error))?;
+            self.take_away_what_is_known(&path)
+                .map_err(|error| internal("unmount the volume", &error))?;
         }
         if self.has(Fault::UnstageRemovesParent) {
             for entry in path
@@ -147,6 +149,14 @@ impl Shared {
         }
         volume.staged = None;
         done
+    }
+
+    /// Ends the mounts at a path; one alone if the driver forgets that it mounted there twice.
+    pub(super) fn take_away_what_is_known(&self, at: &Path) -> io::Result<()> {
+        if self.has(Fault::StageRepeatStacks) || self.has(Fault::PublishRepeatStacks) {
+            return Ok(rustix::mount::unmount(at, UnmountFlags::NOFOLLOW)?);
+        }
+        take_away(at)
     }
 
     /// Where a volume's data are.
