@@ -194,10 +194,11 @@ fn per_message(max_results: i32) -> Result<usize, MetadataError> {
 fn open(pools: &Pools, snapshot: &Snapshot) -> Result<File, MetadataError> {
     let id = &snapshot.record.id;
     let opened = pools.pool(&snapshot.home).open_snapshot(id);
-    opened.map_err(|source| MetadataError::Store {
+    let opened = opened.map_err(|source| MetadataError::Store {
         id: id.clone(),
         source,
-    })
+    })?;
+    Ok(opened.ok_or_else(|| FindError::gone(id))?)
 }
 
 /// Messages as they come from the thread that finds them.

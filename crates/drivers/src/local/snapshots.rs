@@ -68,6 +68,11 @@ pub enum FindError {
 }
 
 impl FindError {
+    /// A snapshot that is not there any more.
+    pub(super) fn gone(id: &SnapshotId) -> Self {
+        Self::unknown("snapshot", id.as_str())
+    }
+
     fn unknown(what: &'static str, id: &str) -> Self {
         let id = id.chars().take(64).collect();
         Self::Unknown { what, id }

@@ -163,10 +163,12 @@ impl Origin {
                 let opened = pools
                     .pool(&snapshot.home)
                     .open_snapshot(&snapshot.record.id);
-                let image = opened.map_err(|error| SourceError::Store {
+                let opened = opened.map_err(|error| SourceError::Store {
                     from: name(source),
                     source: error,
                 })?;
+                let image =
+                    opened.ok_or_else(|| snapshots::FindError::gone(&snapshot.record.id))?;
                 Ok(Self {
                     home: snapshot.home,
                     size_bytes: snapshot.record.size_bytes,

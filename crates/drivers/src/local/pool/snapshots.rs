@@ -101,13 +101,25 @@ impl Pool {
         orlop_host::remove_tree_one_fs(&doomed).map_err(StoreError::Remove)
     }
 
-    /// Opens a snapshot's image for reading.
-    pub(in crate::local) fn open_snapshot(&self, id: &SnapshotId) -> Result<File, StoreError> {
+    /// Opens a snapshot's image for reading; none if the snapshot is being removed just now.
+    pub(in crate::local) fn open_snapshot(
+        &self,
+        id: &SnapshotId,
+    ) -> Result<Option<File>, StoreError> {
         self.check()?;
         let path = self.snapshot(id).join(image_name(id));
         match File::open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StoreError::NoImage(path)),
-            other => other.map_err(StoreError::at("open the snapshot's image")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // It leaves its place as a whole, or is damaged.
+                if self.snapshot(id).exists() {
+                    Err(StoreError::NoImage(path))
+                } else {
+                    Ok(None)
+                }
+            }
+            other => other
+                .map(Some)
+                .map_err(StoreError::at("open the snapshot's image")),
         }
     }
 

@@ -436,6 +436,18 @@ async fn a_volume_bypasses_the_page_cache_after_its_snapshot_as_before() {
 }
 
 #[tokio::test]
+async fn a_snapshot_that_is_just_being_removed_is_not_there_any_more() {
+    let bed = Bed::new();
+    let id = bed.volume("data", 64 * MIB).await;
+    let snapshot = bed.snapshot("s", &id).await.unwrap().snapshot_id;
+    let place = bed.path("pool-one/snapshots").join(&snapshot);
+    fs::rename(&place, bed.path("pool-one/doomed").join("x")).unwrap();
+    let request = from_snapshot("copy", &snapshot);
+    let reply = bed.controller().create_volume(Request::new(request)).await;
+    assert_eq!(shown(reply).unwrap_err(), Code::NotFound);
+}
+
+#[tokio::test]
 async fn a_damaged_snapshot_is_told_and_kept() {
     let mut bed = Bed::new();
     let id = bed.volume("data", 64 * MIB).await;
