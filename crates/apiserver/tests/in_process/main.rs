@@ -9,5 +9,6 @@ mod deletion;
 mod durability;
 mod events;
 mod fixtures;
+mod histories;
 mod reading;
 mod writes;
