@@ -1,0 +1,56 @@
+//! What two answers to one request may differ in: identities, versions and times.
+
+use serde_json::Value;
+
+/// An answer's body with everything accidental replaced, in many lines.
+pub(crate) fn text(mut value: Value) -> String {
+    walk(&mut value, "");
+    serde_json::to_string_pretty(&value).unwrap()
+}
+
+fn walk(value: &mut Value, field: &str) {
+    match value {
+        Value::Object(fields) => {
+            for (name, inner) in fields.iter_mut() {
+                walk(inner, name);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                walk(item, field);
+            }
+        }
+        Value::String(text) => {
+            if let Some(normal) = scalar(field, text) {
+                *text = normal.to_owned();
+            }
+        }
+        Value::Number(_) | Value::Bool(_) | Value::Null => {}
+    }
+}
+
+fn scalar(field: &str, text: &str) -> Option<&'static str> {
+    match field {
+        "resourceVersion" if !text.is_empty() => Some("VERSION"),
+        "continue" => Some("TOKEN"),
+        "cells" if is_age(text) => Some("AGE"),
+        _ if is_time(text) => Some("TIME"),
+        _ if is_uid(text) => Some("UID"),
+        _ => None,
+    }
+}
+
+/// `5s`, as tables show how old something is.
+fn is_age(text: &str) -> bool {
+    text.strip_suffix('s')
+        .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn is_time(text: &str) -> bool {
+    text.len() >= 20 && text.ends_with('Z') && text.parse::<jiff::Timestamp>().is_ok()
+}
+
+fn is_uid(text: &str) -> bool {
+    let parts: Vec<usize> = text.split('-').map(str::len).collect();
+    parts == [8, 4, 4, 4, 12] && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
+}
