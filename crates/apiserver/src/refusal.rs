@@ -41,6 +41,12 @@ impl Refusal {
         self
     }
 
+    /// With details that say nothing, where the original has such.
+    fn about_nothing(mut self) -> Self {
+        self.details = json!({});
+        self
+    }
+
     /// No such object.
     pub fn not_found(kind: &KindInfo, name: &str) -> Self {
         let message = format!("{} \"{name}\" not found", kind.resource());
@@ -50,9 +56,7 @@ impl Refusal {
     /// No such path.
     pub fn no_such_path() -> Self {
         let message = "the server could not find the requested resource";
-        let mut refusal = Self::new(StatusCode::NOT_FOUND, "NotFound", message);
-        refusal.details = json!({});
-        refusal
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).about_nothing()
     }
 
     /// The name is taken.
@@ -86,7 +90,13 @@ impl Refusal {
 
     /// A precondition on the uid or the revision doesn't hold.
     pub fn precondition(kind: &KindInfo, name: &str, mismatch: &PreconditionMismatch) -> Self {
-        Self::conflict(kind, name, format!("Precondition failed: {mismatch}"))
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{name}\": {mismatch}",
+            kind.kind
+        );
+        let mut refusal = Self::new(StatusCode::CONFLICT, "Conflict", message).about(kind, name);
+        refusal.details["kind"] = kind.kind.into();
+        refusal
     }
 
     /// Admission says no.
@@ -183,7 +193,7 @@ impl Refusal {
     /// The resource has no such verb.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message).about_nothing()
     }
 
     /// The kind is about to be gone.
@@ -280,7 +290,10 @@ impl Refusal {
 }
 
 fn details(kind: &KindInfo, name: &str) -> Value {
-    let mut details = json!({ "name": name, "kind": kind.plural });
+    let mut details = json!({ "kind": kind.plural });
+    if !name.is_empty() {
+        details["name"] = name.into();
+    }
     if !kind.group.is_empty() {
         details["group"] = kind.group.into();
     }
@@ -312,12 +325,14 @@ impl fmt::Display for PreconditionMismatch {
             Self::Uid { wanted, found } => {
                 write!(
                     f,
-                    "UID in precondition: {wanted}, UID in object meta: {found}"
+                    "the UID in the precondition ({wanted}) does not match the UID in record \
+                     ({found}). The object might have been deleted and then recreated"
                 )
             }
             Self::ResourceVersion { wanted, found } => write!(
                 f,
-                "ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {found}"
+                "the ResourceVersion in the precondition ({wanted}) does not match the \
+                 ResourceVersion in record ({found}). The object might have been modified"
             ),
         }
     }

@@ -137,7 +137,7 @@ impl Grants {
                 let (place, kind, title) = if clustered {
                     (None, "ClusterRoleBinding", format!("{name:?}"))
                 } else {
-                    let title = format!("\"{namespace}/{name}\"");
+                    let title = format!("\"{name}/{namespace}\"");
                     (Some(namespace.to_string()), "RoleBinding", title)
                 };
                 for subject in binding["subjects"].as_array().into_iter().flatten() {

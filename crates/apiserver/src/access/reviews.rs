@@ -54,6 +54,9 @@ impl Gate<'_> {
         if !review["metadata"].is_object() {
             review["metadata"] = json!({});
         }
+        if kind.kind == "SelfSubjectReview" {
+            review["metadata"]["creationTimestamp"] = stamp(self.registry.clock.now()).into();
+        }
         review["status"] = status;
         Ok(review)
     }
@@ -97,8 +100,8 @@ impl Gate<'_> {
             },
             _ => {
                 let error = FieldError::invalid(
-                    "spec.resourceAttributes",
-                    resource,
+                    "spec",
+                    &Value::Null,
                     "exactly one of nonResourceAttributes or resourceAttributes must be specified",
                 );
                 return Err(Refusal::invalid(kind, "", &[error]));
@@ -280,7 +283,7 @@ fn asked_user(kind: &KindInfo, spec: &Value) -> Result<User, Refusal> {
     let (name, groups) = (text(spec, "/user"), strings(&spec["groups"]));
     if name.is_empty() && groups.is_empty() {
         let why = "at least one of user or group must be specified";
-        let error = FieldError::invalid("spec.user", &spec["user"], why);
+        let error = FieldError::invalid("spec.user", &text(spec, "/user").into(), why);
         return Err(Refusal::invalid(kind, "", &[error]));
     }
     Ok(User {

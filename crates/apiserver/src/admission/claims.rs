@@ -4,7 +4,7 @@ use orlop_model::Quantity;
 use serde_json::Value;
 
 use crate::refusal::FieldError;
-use crate::registry::text;
+use crate::registry::{DNS_SUBDOMAIN, text};
 
 pub(super) const ACCESS_MODES: &[&str] = &[
     "ReadOnlyMany",
@@ -35,8 +35,17 @@ pub(super) fn validate(claim: &Value) -> Vec<FieldError> {
             VOLUME_MODES,
         ));
     }
+    errors.extend(class_name_error(spec));
     errors.extend(source_errors(spec));
     errors
+}
+
+/// A class is named as an object is; an empty name stands for none.
+pub(super) fn class_name_error(spec: &Value) -> Option<FieldError> {
+    let name = text(spec, "/storageClassName");
+    let fault = DNS_SUBDOMAIN.fault(name).filter(|_| !name.is_empty())?;
+    let field = "spec.storageClassName";
+    Some(FieldError::invalid(field, &spec["storageClassName"], fault))
 }
 
 /// Rules shared by claims and volumes.

@@ -65,6 +65,7 @@ fn driver(spec: &mut Fields) {
     set(spec, "volumeLifecycleModes", json!(["Persistent"]));
     set(spec, "requiresRepublish", false);
     set(spec, "seLinuxMount", false);
+    set(spec, "preventPodSchedulingIfMissing", false);
 }
 
 /// `stringData` is a way to write `data` and isn't kept.

@@ -5,6 +5,13 @@ use serde_json::{Value, json};
 use crate::refusal::FieldError;
 use crate::registry::{DNS_SUBDOMAIN, text};
 
+/// Finalizers of the server's own, which need no domain.
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+
+const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or \
+    '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is \
+    '[-._a-zA-Z0-9]+')";
+
 /// The most bytes of all annotations of an object together.
 const ANNOTATIONS_LIMIT: usize = 256 << 10;
 
@@ -42,16 +49,20 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
             detail: String::new(),
         });
     }
-    for finalizer in metadata["finalizers"].as_array().into_iter().flatten() {
-        let good = finalizer
-            .as_str()
-            .is_some_and(|name| key_fault(name).is_none());
-        if !good {
-            errors.push(FieldError::invalid(
-                "metadata.finalizers",
-                finalizer,
-                QUALIFIED_NAME,
-            ));
+    // Definitions and the kinds that they define are judged less strictly.
+    let version = text(object, "/apiVersion");
+    let (group, _) = version.split_once('/').unwrap_or(("", version));
+    let strict =
+        group != "apiextensions.k8s.io" && (group.is_empty() || group.ends_with(".k8s.io"));
+    let finalizers = metadata["finalizers"].as_array().into_iter().flatten();
+    for (at, finalizer) in finalizers.enumerate() {
+        let field = format!("metadata.finalizers[{at}]");
+        let name = finalizer.as_str().unwrap_or("");
+        if key_fault(name).is_some() {
+            errors.push(FieldError::invalid(field, finalizer, QUALIFIED_NAME));
+        } else if strict && !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(field, finalizer, why));
         }
     }
     errors.extend(owner_errors(metadata));
@@ -61,15 +72,12 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
 fn owner_errors(metadata: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut controllers = 0;
-    for owner in metadata["ownerReferences"].as_array().into_iter().flatten() {
+    let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+    for (at, owner) in owners.enumerate() {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if owner[field].as_str().unwrap_or("").is_empty() {
-                let path = format!("metadata.ownerReferences.{field}");
-                errors.push(FieldError::invalid(
-                    path,
-                    &owner[field],
-                    "must not be empty",
-                ));
+                let path = format!("metadata.ownerReferences[{at}].{field}");
+                errors.push(FieldError::required(path, "must not be empty"));
             }
         }
         controllers += usize::from(owner["controller"] == true);
@@ -112,6 +120,38 @@ pub(super) fn validate_change(before: &Value, after: &Value) -> Vec<FieldError> 
 }
 
 /// A ConfigMap or Secret marked immutable stays as it is.
+/// The keys of data become the names of files.
+pub(super) fn validate_data_keys(object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for field in ["data", "binaryData"] {
+        for key in object[field]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| key)
+        {
+            let letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            let fault = if key.is_empty() || !key.chars().all(letter) {
+                CONFIG_KEY
+            } else if key == "." {
+                "must not be '.'"
+            } else if key.starts_with("..") {
+                "must not start with '..'"
+            } else if key.len() > 253 {
+                "must be no more than 253 characters"
+            } else {
+                continue;
+            };
+            errors.push(FieldError::invalid(
+                format!("{field}[{key}]"),
+                &json!(key),
+                fault,
+            ));
+        }
+    }
+    errors
+}
+
 pub(super) fn validate_frozen_data(before: &Value, after: &Value) -> Vec<FieldError> {
     if before["immutable"] != true {
         return Vec::new();

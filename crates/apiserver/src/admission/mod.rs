@@ -115,6 +115,14 @@ pub(crate) fn validate_update(
         ("storage.k8s.io", "StorageClass", _) => {
             errors.extend(classes::validate_change(before, after));
         }
+        ("storage.k8s.io", "VolumeAttributesClass", _) => {
+            for field in ["driverName", "parameters"] {
+                if before[field] != after[field] {
+                    let why = format!("updates to {field} are forbidden.");
+                    errors.push(FieldError::forbidden(field, why));
+                }
+            }
+        }
         ("storage.k8s.io", "VolumeAttachment", Part::Main) => {
             errors.extend(storage::validate_attachment_change(before, after));
         }
@@ -138,6 +146,7 @@ fn validate(kind: &KindInfo, object: &Value) -> Vec<FieldError> {
         ("", "PersistentVolumeClaim") => claims::validate(object),
         ("", "PersistentVolume") => volumes::validate(object),
         ("", "Pod") => pods::validate(object),
+        ("", "ConfigMap" | "Secret") => metadata::validate_data_keys(object),
         ("storage.k8s.io", "StorageClass") => classes::validate(object),
         ("storage.k8s.io", "VolumeAttachment") => storage::validate_attachment(object),
         ("storage.k8s.io", "CSINode") => storage::validate_node(object),

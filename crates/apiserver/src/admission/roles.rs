@@ -27,8 +27,7 @@ pub(super) fn validate_rules(role: &Value, namespaced: bool) -> Vec<FieldError> 
         let has = |field: &str| rule[field].as_array().is_some_and(|list| !list.is_empty());
         let path = |field: &str| format!("rules[{at}].{field}");
         if !has("verbs") {
-            let detail = "verbs must contain at least one value";
-            errors.push(FieldError::required(path("verbs"), detail));
+            errors.push(FieldError::required(path("verbs"), ""));
         }
         if has("nonResourceURLs") {
             let urls = &rule["nonResourceURLs"];
@@ -130,9 +129,8 @@ pub(super) fn validate_binding_change(before: &Value, after: &Value) -> Vec<Fiel
         return Vec::new();
     }
     let role = &after["roleRef"];
-    vec![FieldError::invalid(
-        "roleRef",
-        role,
-        "cannot change roleRef",
-    )]
+    let shown = json!({
+        "APIGroup": role["apiGroup"], "Kind": role["kind"], "Name": role["name"],
+    });
+    vec![FieldError::invalid("roleRef", &shown, "field is immutable")]
 }

@@ -58,6 +58,15 @@ pub(super) fn validate(volume: &Value) -> Vec<FieldError> {
             ));
         }
     }
+    errors.extend(claims::class_name_error(spec));
+    for source in ["hostPath", "local"] {
+        let path = text(spec, &format!("/{source}/path"));
+        if path.split('/').any(|part| part == "..") {
+            let field = format!("spec.{source}.path");
+            let path = &spec[source]["path"];
+            errors.push(FieldError::invalid(field, path, "must not contain '..'"));
+        }
+    }
     if let Some(csi) = spec.get("csi") {
         for field in ["driver", "volumeHandle"] {
             if text(csi, &format!("/{field}")).is_empty() {
@@ -96,7 +105,7 @@ pub(super) fn validate_change(before: &Value, after: &Value) -> Vec<FieldError> 
     if old["volumeMode"] != new["volumeMode"] {
         let mode = &new["volumeMode"];
         errors.push(FieldError::invalid(
-            "spec.volumeMode",
+            "volumeMode",
             mode,
             "field is immutable",
         ));

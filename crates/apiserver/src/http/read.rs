@@ -14,7 +14,7 @@ use super::query::{Query, Selection};
 use super::{Api, reply};
 use crate::kinds::KindInfo;
 use crate::protobuf;
-use crate::refusal::Refusal;
+use crate::refusal::{FieldError, Refusal};
 use crate::registry::{Served as _, Target, resource_of};
 use crate::store::{Expired, Key, Stored};
 use crate::table;
@@ -209,21 +209,22 @@ impl Api {
 }
 
 fn check_match(query: &Query, asked: Option<u64>) -> Result<(), Refusal> {
-    let refuse = |why: &str| {
-        let message =
-            format!("ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: {why}");
-        Err(Refusal::unprocessable(message))
-    };
+    let field = "resourceVersionMatch";
+    let refuse = |error| Err(Refusal::invalid_named("ListOptions.meta.k8s.io", &[error]));
     match query.resource_version_match.as_str() {
-        "Exact" if asked.is_none() => refuse(
-            "Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-        ),
-        "NotOlderThan" if query.resource_version.is_empty() => refuse(
-            "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-        ),
+        "Exact" | "NotOlderThan" if query.resource_version.is_empty() => {
+            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            refuse(FieldError::forbidden(field, why))
+        }
+        "Exact" if asked.is_none() => {
+            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            refuse(FieldError::forbidden(field, why))
+        }
         "" | "Exact" | "NotOlderThan" => Ok(()),
-        other => refuse(&format!(
-            "Unsupported value: \"{other}\": supported values: \"Exact\", \"NotOlderThan\""
+        other => refuse(FieldError::not_supported(
+            field,
+            &other.into(),
+            &["Exact", "NotOlderThan", ""],
         )),
     }
 }
@@ -242,11 +243,24 @@ pub(super) fn list_text<'o>(
         kind.api_version()
     );
     body.extend_from_slice(head.as_bytes());
+    let item_head = format!(
+        r#"{{"apiVersion":"{}","kind":"{}","#,
+        kind.api_version(),
+        kind.kind
+    );
     for (at, object) in objects.iter().enumerate() {
         if at > 0 {
             body.push(b',');
         }
-        body.extend_from_slice(&object.text(kind));
+        let text = object.text(kind);
+        // The list says what its items are.
+        match text.strip_prefix(item_head.as_bytes()) {
+            Some(rest) => {
+                body.push(b'{');
+                body.extend_from_slice(rest);
+            }
+            None => body.extend_from_slice(&text),
+        }
     }
     body.extend_from_slice(b"]}");
     body

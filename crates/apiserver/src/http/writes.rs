@@ -13,7 +13,7 @@ use crate::access::User;
 use crate::admission;
 use crate::kinds::KindInfo;
 use crate::protobuf::{self, DecodeError};
-use crate::refusal::Refusal;
+use crate::refusal::{FieldError, Refusal};
 use crate::registry::{
     DeleteOptions, Deletion, Part, PatchFormat, Propagation, Served as _, Target, Warnings,
     WriteOptions, Written, text,
@@ -98,10 +98,10 @@ impl Writing<'_> {
             "apiVersion": "v1",
             "metadata": {},
             "status": "Success",
-            "code": code.as_u16(),
         });
-        if let Some(details) = details {
-            status["details"] = details;
+        match details {
+            Some(details) => status["details"] = details,
+            None => status["code"] = code.as_u16().into(),
         }
         reply::object(code, self.answer.encoding, &status)
     }
@@ -232,10 +232,9 @@ impl Api {
             // The name says YAML; clients send its JSON subset, and nothing else is read.
             "application/apply-patch+yaml" => {
                 if writing.query.field_manager.is_empty() {
-                    return Err(Refusal::bad_request(
-                        "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: \
-                         is required for apply patch",
-                    ));
+                    let why = "is required for apply patch";
+                    let error = FieldError::required("fieldManager", why);
+                    return Err(Refusal::invalid_named("PatchOptions.meta.k8s.io", &[error]));
                 }
                 let applied = (writing.parse()?, writing.query.force);
                 if self.gate().must_watch(writing.user, &target) {

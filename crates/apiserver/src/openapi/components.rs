@@ -146,7 +146,7 @@ fn shape_schema(shape: &Shape, dialect: Dialect) -> Value {
     match shape {
         Shape::Scalar(scalar) => scalar_schema(*scalar, dialect),
         Shape::Any | Shape::Defined(_) => json!({"type": "object"}),
-        Shape::Struct { of, atomic } => {
+        Shape::Struct { of, atomic, .. } => {
             let ty = schema().get(*of);
             let mut value = dialect.reference(&ty.name);
             if ty.atomic != *atomic {

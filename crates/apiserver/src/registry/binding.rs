@@ -39,6 +39,7 @@ fn place(
 ) -> Result<Value, Refusal> {
     let refuse = |why: String| {
         let mut refusal = Refusal::conflict(pod.kind, &pod.name, &why);
+        refusal.details["kind"] = "pods/binding".into();
         refusal.message = format!(
             "Operation cannot be fulfilled on pods/binding \"{}\": {why}",
             pod.name

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Registry, Target, metadata, section, stamp, strategy, text};
 use crate::kinds::KindInfo;
-use crate::refusal::{PreconditionMismatch, Refusal};
+use crate::refusal::{FieldError, PreconditionMismatch, Refusal};
 use crate::store::{Change, Draft, Expect, Stored, Write, WriteError};
 
 /// The grace period of a pod that doesn't say.
@@ -67,10 +67,21 @@ impl DeleteOptions {
             options.propagation = Propagation::Orphan;
         }
         if let Some(policy) = object["propagationPolicy"].as_str() {
+            if !object["orphanDependents"].is_null() {
+                return Err(wrong_options(FieldError::invalid(
+                    "propagationPolicy",
+                    &policy.into(),
+                    "orphanDependents and deletionPropagation cannot be both set",
+                )));
+            }
             options.propagation = Propagation::parse(policy)?;
         }
         Ok(options)
     }
+}
+
+fn wrong_options(error: FieldError) -> Refusal {
+    Refusal::invalid_named("DeleteOptions.meta.k8s.io", &[error])
 }
 
 impl Propagation {
@@ -80,9 +91,10 @@ impl Propagation {
             "Background" => Ok(Self::Background),
             "Foreground" => Ok(Self::Foreground),
             "Orphan" => Ok(Self::Orphan),
-            other => Err(Refusal::bad_request(format!(
-                "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \
-                 \"{other}\": supported values: \"Background\", \"Foreground\", \"Orphan\""
+            other => Err(wrong_options(FieldError::not_supported(
+                "propagationPolicy",
+                &other.into(),
+                &["Foreground", "Background", "Orphan", "nil"],
             ))),
         }
     }

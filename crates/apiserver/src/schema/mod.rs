@@ -79,6 +79,8 @@ pub enum Shape {
         of: TypeId,
         /// Whether one manager owns all of it or none.
         atomic: bool,
+        /// Whether it is always there, if empty, so that nobody sets it as such.
+        present: bool,
     },
     /// A structure of a kind that users defined.
     Defined(&'static Defined),
@@ -175,6 +177,7 @@ impl Schema {
             Some(id) => Shape::Struct {
                 of: *id,
                 atomic: false,
+                present: true,
             },
             None => Shape::Any,
         }
@@ -189,6 +192,7 @@ impl Schema {
             Some(id) => Shape::Struct {
                 of: *id,
                 atomic: false,
+                present: true,
             },
             None => Shape::Any,
         }
@@ -237,6 +241,11 @@ impl Shape {
             | Self::Defined(_)
             | Self::Map { .. } => &ANY,
         }
+    }
+
+    /// Whether it is always there, if empty.
+    pub fn always_present(&self) -> bool {
+        matches!(self, Self::Struct { present: true, .. })
     }
 
     /// Whether one manager owns all of a map of this shape or none of it.

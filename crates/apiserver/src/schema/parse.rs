@@ -14,7 +14,8 @@
 //! `atomic`, `granular` (despite an atomic type), `set`, `by a+b` (keyed list,
 //! patched by its first key), `replaced` (keyed, but patches replace it),
 //! `merged` (a set whose patches add), `merged by a` (atomic, but patches
-//! merge), `retaining` (see `ListPatch::MergeBy`).
+//! merge), `retaining` (see `ListPatch::MergeBy`), `present` (a structure that the original
+//! always has, if empty; the spec and status of a kind are so without saying).
 
 use super::{Field, ListPatch, ListType, Scalar, Schema, Shape, Type, TypeId};
 use std::collections::BTreeMap;
@@ -101,7 +102,13 @@ pub(super) fn parse(tables: &[&'static str]) -> Result<Schema, TableError> {
             Line::Fields { package, text } => {
                 let id = open.ok_or_else(|| TableError::NoType(text.to_owned()))?;
                 for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
-                    let (name, field) = field(&schema, package, part)?;
+                    let (name, mut field) = field(&schema, package, part)?;
+                    if let Shape::Struct { present, .. } = &mut field.shape
+                        && schema.get(id).is_kind
+                        && matches!(name, "spec" | "status")
+                    {
+                        *present = true;
+                    }
                     if schema.types[id.0].fields.insert(name, field).is_some() {
                         return Err(TableError::Twice(name.to_owned()));
                     }
@@ -159,6 +166,7 @@ struct Merging {
     merged: Option<Option<&'static str>>,
     retain_keys: bool,
     atomic: Option<bool>,
+    present: bool,
 }
 
 fn field(
@@ -187,6 +195,7 @@ fn field(
             "retaining" => merging.retain_keys = true,
             "atomic" => merging.atomic = Some(true),
             "granular" => merging.atomic = Some(false),
+            "present" => merging.present = true,
             _ => return Err(wrong()),
         }
     }
@@ -231,6 +240,7 @@ fn shape_of(
         Some(id) => Ok(Shape::Struct {
             of: *id,
             atomic: merging.atomic.unwrap_or(schema.get(*id).atomic),
+            present: merging.present,
         }),
         None => Err(TableError::Undefined(name)),
     }

@@ -66,7 +66,13 @@ impl Draft {
         if !fields.contains_key("metadata") {
             gap = Some(write_metadata(&mut json, &empty));
         }
-        for (name, value) in fields {
+        // What it is comes first, so that a list can leave it out.
+        let named = |name: &&str| fields.contains_key(*name);
+        let first = ["apiVersion", "kind"].into_iter().filter(named);
+        let rest = fields.keys().map(String::as_str);
+        let rest = rest.filter(|name| !matches!(*name, "apiVersion" | "kind"));
+        for name in first.chain(rest) {
+            let value = &fields[name];
             if json.len() > 1 {
                 json.push(b',');
             }

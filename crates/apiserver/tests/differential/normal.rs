@@ -1,4 +1,4 @@
-//! What two answers to one request may differ in: identities, versions and times.
+//! What two answers to one request may differ in: identities, versions, times and prose.
 
 use serde_json::Value;
 
@@ -11,6 +11,10 @@ pub(crate) fn text(mut value: Value) -> String {
 fn walk(value: &mut Value, field: &str) {
     match value {
         Value::Object(fields) => {
+            // The original's prose, which is nobody's business but its own.
+            for prose in ["description", "storageVersionHash"] {
+                fields.remove(prose);
+            }
             for (name, inner) in fields.iter_mut() {
                 walk(inner, name);
             }
@@ -21,9 +25,10 @@ fn walk(value: &mut Value, field: &str) {
             }
         }
         Value::String(text) => {
-            if let Some(normal) = scalar(field, text) {
-                *text = normal.to_owned();
-            }
+            *text = match scalar(field, text) {
+                Some(normal) => normal.to_owned(),
+                None => identities(text),
+            };
         }
         Value::Number(_) | Value::Bool(_) | Value::Null => {}
     }
@@ -53,4 +58,18 @@ fn is_time(text: &str) -> bool {
 fn is_uid(text: &str) -> bool {
     let parts: Vec<usize> = text.split('-').map(str::len).collect();
     parts == [8, 4, 4, 4, 12] && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
+}
+
+/// A text with the identities and versions in it replaced, which stand in brackets.
+fn identities(text: &str) -> String {
+    let accidental = |part: &str| is_uid(part) && !part.starts_with("00000000");
+    let parts: Vec<&str> = text
+        .split_inclusive(['(', ')'])
+        .map(|part| match part.strip_suffix(')') {
+            Some(part) if accidental(part) => "UID)",
+            Some(part) if part.len() > 1 && part.bytes().all(|b| b.is_ascii_digit()) => "VERSION)",
+            _ => part,
+        })
+        .collect();
+    parts.concat()
 }

@@ -40,7 +40,7 @@ async fn only_a_bound_claim_of_a_willing_class_grows() {
     let params = PatchParams::default();
     assert_eq!(
         refusal(claims.patch("c", &params, &grow).await.unwrap_err()).0,
-        403
+        422
     );
     let bound =
         Patch::Merge(json!({ "status": { "phase": "Bound", "capacity": { "storage": "1Gi" } } }));

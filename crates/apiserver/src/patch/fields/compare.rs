@@ -97,6 +97,7 @@ fn compare(
         }
     }
     match (before, after) {
+        _ if shape.always_present() => {}
         (None, Some(_)) => found.added.insert(path),
         (Some(_), None) => found.removed.insert(path),
         _ => {}
