@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// The Kubernetes release whose API this server speaks.
 const MAJOR: &str = "1";
-const MINOR: &str = "36";
+const MINOR: &str = "37";
 
 const JSON: &str = "application/json";
 const AGGREGATED_V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
