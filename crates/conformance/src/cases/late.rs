@@ -21,6 +21,9 @@ const PATIENCE: [(&str, Duration); 3] = [
     ("after_20_ms", Duration::from_millis(20)),
 ];
 
+/// How long a driver may take to take up a call that has reached it.
+const MET: Duration = Duration::from_millis(30);
+
 /// Gives a call up, then repeats it until it is answered otherwise than with ABORTED.
 async fn given_up<R>(t: &Trial, request: R, patience: Duration) -> Result<R::Reply, Trouble>
 where
@@ -29,6 +32,20 @@ where
 {
     t.call_within(request.clone(), patience).await;
     repeated(t, request).await
+}
+
+/// Gives a call up, and waits until the driver has met it: two calls in flight may be taken up
+/// in any order, and a reverse that is taken up first has nothing to undo.
+async fn left_behind<R>(t: &Trial, request: R, patience: Duration)
+where
+    R: Unary + Debug,
+    R::Reply: Debug,
+{
+    t.call_within(request, patience).await;
+    for _ in 0..2 {
+        t.call(proto::ProbeRequest {}).await;
+    }
+    tokio::time::sleep(MET).await;
 }
 
 /// Repeats a call while the driver says that the earlier one still runs.
@@ -324,7 +341,7 @@ fn undone() -> Vec<Case> {
                 for (_, patience) in PATIENCE {
                     let volume = t.volume(&format!("v{}", patience.as_micros())).await?;
                     let placed = t.attached(volume, t.capability()).await?;
-                    t.call_within(placed.stage_request(), patience).await;
+                    left_behind(&t, placed.stage_request(), patience).await;
                     repeated(&t, placed.unstage_request()).await?;
                     stays_unmounted(
                         &placed.staging,
@@ -344,8 +361,7 @@ fn undone() -> Vec<Case> {
                 let placed = t.staged_volume("v").await?;
                 for (word, patience) in PATIENCE {
                     let target = t.target(word)?;
-                    t.call_within(placed.publish_request(&target), patience)
-                        .await;
+                    left_behind(&t, placed.publish_request(&target), patience).await;
                     repeated(&t, placed.unpublish_request(&target)).await?;
                     stays_unmounted(
                         &target,
@@ -373,8 +389,8 @@ fn undone() -> Vec<Case> {
             |t| async move {
                 for (word, patience) in PATIENCE {
                     let volume = t.volume(word).await?;
-                    t.call_within(t.attach_request(&volume, &t.bench().node_id), patience)
-                        .await;
+                    let attach = t.attach_request(&volume, &t.bench().node_id);
+                    left_behind(&t, attach, patience).await;
                     let detach = proto::ControllerUnpublishVolumeRequest {
                         volume_id: volume.volume_id.clone(),
                         node_id: t.bench().node_id.clone(),
@@ -409,10 +425,8 @@ fn undone() -> Vec<Case> {
             |t| async move {
                 for (word, patience) in PATIENCE {
                     let request = t.create_request(word);
-                    let volume = given_up(&t, request, patience)
-                        .await?
-                        .volume
-                        .unwrap_or_default();
+                    left_behind(&t, request.clone(), patience).await;
+                    let volume = repeated(&t, request).await?.volume.unwrap_or_default();
                     repeated(&t, t.delete_request(&volume.volume_id)).await?;
                     tokio::time::sleep(WATCH).await;
                     let listed = super::volumes_listed(&t).await?;
@@ -435,10 +449,9 @@ fn undone() -> Vec<Case> {
             |t| async move {
                 let volume = t.volume("v").await?;
                 for (word, patience) in PATIENCE {
-                    let made = given_up(&t, t.snapshot_request(&volume.volume_id, word), patience)
-                        .await?
-                        .snapshot
-                        .unwrap_or_default();
+                    let request = t.snapshot_request(&volume.volume_id, word);
+                    left_behind(&t, request.clone(), patience).await;
+                    let made = repeated(&t, request).await?.snapshot.unwrap_or_default();
                     repeated(
                         &t,
                         proto::DeleteSnapshotRequest {
