@@ -302,7 +302,8 @@ impl Ledger {
         self.entries().reasons.insert(subject, words);
     }
 
-    fn remains(&self) -> Vec<String> {
+    /// What is still on record.
+    pub(crate) fn remains(&self) -> Vec<String> {
         let on_record = self.entries().clone();
         let why = |subject: String| {
             let reason = on_record.reasons.get(&subject);

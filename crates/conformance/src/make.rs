@@ -7,6 +7,7 @@ use orlop_csi::proto;
 use proto::volume_capability::access_mode::Mode;
 use proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
 
+use crate::answer::Answer;
 use crate::case::Trouble;
 use crate::trial::Trial;
 
@@ -164,7 +165,14 @@ impl Trial {
         &self,
         request: proto::CreateVolumeRequest,
     ) -> Result<proto::Volume, Trouble> {
-        let reply = self.call(request).await.ok()?;
+        Self::created(self.call(request).await)
+    }
+
+    /// The volume in `CreateVolume`'s answer.
+    pub(crate) fn created(
+        answer: Answer<proto::CreateVolumeRequest>,
+    ) -> Result<proto::Volume, Trouble> {
+        let reply = answer.ok()?;
         reply
             .volume
             .filter(|volume| !volume.volume_id.is_empty())
@@ -198,10 +206,19 @@ impl Trial {
         tag: &str,
     ) -> Result<proto::Snapshot, Trouble> {
         let request = self.snapshot_request(source, tag);
+        let answer = self.call(request.clone()).await;
+        self.ready(request, answer).await
+    }
+
+    /// The snapshot of a first answer, once it can be used.
+    pub(crate) async fn ready(
+        &self,
+        request: proto::CreateSnapshotRequest,
+        mut answer: Answer<proto::CreateSnapshotRequest>,
+    ) -> Result<proto::Snapshot, Trouble> {
         let ends = tokio::time::Instant::now() + self.bench().settings.timeout;
         loop {
-            let reply = self.call(request.clone()).await.ok()?;
-            let snapshot = reply.snapshot.ok_or_else(|| {
+            let snapshot = answer.ok()?.snapshot.ok_or_else(|| {
                 Trouble::Against("CreateSnapshot's reply has no snapshot".to_owned())
             })?;
             if snapshot.ready_to_use {
@@ -214,6 +231,7 @@ impl Trial {
                 )));
             }
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            answer = self.call(request.clone()).await;
         }
     }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::case::Case;
+
 mod html;
 mod junit;
 mod text;
@@ -24,6 +26,8 @@ pub enum Verdict {
     Failed(String),
     /// The case makes no sense for this driver or this run.
     Skipped(String),
+    /// The run ended before the case, or in the middle of it.
+    NotRun(String),
 }
 
 impl Verdict {
@@ -34,6 +38,7 @@ impl Verdict {
             Self::Warned(_) => "warned",
             Self::Failed(_) => "failed",
             Self::Skipped(_) => "skipped",
+            Self::NotRun(_) => "not run",
         }
     }
 
@@ -41,7 +46,21 @@ impl Verdict {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Passed => None,
-            Self::Warned(reason) | Self::Failed(reason) | Self::Skipped(reason) => Some(reason),
+            Self::Warned(reason)
+            | Self::Failed(reason)
+            | Self::Skipped(reason)
+            | Self::NotRun(reason) => Some(reason),
+        }
+    }
+
+    /// The same with its reason changed.
+    pub(crate) fn map(self, change: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Passed => Self::Passed,
+            Self::Warned(reason) => Self::Warned(change(reason)),
+            Self::Failed(reason) => Self::Failed(change(reason)),
+            Self::Skipped(reason) => Self::Skipped(change(reason)),
+            Self::NotRun(reason) => Self::NotRun(change(reason)),
         }
     }
 }
@@ -69,6 +88,21 @@ pub struct CaseReport {
     pub remains: Vec<String>,
 }
 
+impl CaseReport {
+    /// A case that took no time and left nothing.
+    pub(crate) fn of(case: &Case, verdict: Verdict) -> Self {
+        Self {
+            id: case.id.clone(),
+            title: case.title.clone(),
+            spec: case.spec,
+            verdict,
+            took: Duration::ZERO,
+            transcript: Vec::new(),
+            remains: Vec::new(),
+        }
+    }
+}
+
 fn seconds<S: serde::Serializer>(took: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_f64(took.as_secs_f64())
 }
@@ -85,9 +119,9 @@ pub struct Report {
     /// How long it took.
     #[serde(rename = "seconds", serialize_with = "seconds")]
     pub took: Duration,
-    /// Whether it was stopped before its end.
+    /// Whether whoever ran it stopped it before its end.
     pub stopped: bool,
-    /// The cases that ran, in order.
+    /// The cases, in order.
     pub cases: Vec<CaseReport>,
 }
 
@@ -102,12 +136,15 @@ pub struct Counts {
     pub failed: usize,
     /// Not for this driver.
     pub skipped: usize,
+    /// The run ended before.
+    pub not_run: usize,
 }
 
 impl Report {
     /// Whether the driver conforms as far as was seen: nothing failed, nothing was left out.
     pub fn conforms(&self) -> bool {
-        !self.stopped && self.counts().failed == 0
+        let counts = self.counts();
+        !self.stopped && counts.failed == 0 && counts.not_run == 0
     }
 
     /// How many cases went how.
@@ -119,6 +156,7 @@ impl Report {
                 Verdict::Warned(_) => counts.warned += 1,
                 Verdict::Failed(_) => counts.failed += 1,
                 Verdict::Skipped(_) => counts.skipped += 1,
+                Verdict::NotRun(_) => counts.not_run += 1,
             }
         }
         counts

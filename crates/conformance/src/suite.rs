@@ -9,15 +9,13 @@ use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
 use crate::bench::{Bench, MeetError};
-use crate::case::{Case, Level, Need, Trouble};
+use crate::case::Case;
 use crate::cases;
 use crate::make::{block_capability, mount_capability};
+use crate::presence::Presence;
 use crate::report::{CaseReport, Report, Verdict};
+use crate::run::run_case;
 use crate::settings::Settings;
-use crate::trial::Trial;
-
-/// A case may take as long as so many calls.
-const CALLS_PER_CASE: u32 = 10;
 
 /// A choice of cases: a part of their names, or a glob over the whole name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,7 +113,8 @@ impl Suite {
     }
 
     /// Runs the cases one after the other. After `stop` no case begins any more; the one that
-    /// runs is ended, and cleaned up after, before this returns.
+    /// runs is ended, and cleaned up after, before this returns. Neither does one after a driver
+    /// went away and did not come back.
     pub async fn run(
         &self,
         settings: Settings,
@@ -131,19 +130,27 @@ impl Suite {
             .map_err(CannotRun::from)?;
         find_kinds(&mut bench).await;
         let bench = Arc::new(bench);
-        let mut reports = Vec::new();
-        let mut stopped = false;
+        let mut reports: Vec<CaseReport> = Vec::new();
+        let mut not_run = None;
         for case in &self.cases {
             if stop.is_cancelled() {
-                stopped = true;
-                break;
+                not_run = not_run.or(Some("the run was stopped"));
+            }
+            if let Some(reason) = not_run {
+                let verdict = Verdict::NotRun(reason.to_owned());
+                reports.push(CaseReport::of(case, verdict));
+                continue;
             }
             watch(Event::Begins(case));
-            let report = run_case(case, &bench, stop).await;
+            let (report, presence) = run_case(case, &bench, stop).await;
             watch(Event::Ended(&report));
             reports.push(report);
+            if presence == Presence::Gone {
+                not_run = Some("the driver went away before it");
+            }
         }
-        stopped |= stop.is_cancelled() && reports.len() < self.cases.len();
+        let is_left_out = |case: &CaseReport| matches!(case.verdict, Verdict::NotRun(_));
+        let stopped = stop.is_cancelled() && reports.iter().any(is_left_out);
         let left = bench.folder.remove();
         if let (Some(last), false) = (reports.last_mut(), left.is_empty()) {
             last.remains.extend(left);
@@ -207,81 +214,6 @@ async fn find_kinds(bench: &mut Bench) {
         }
     }
     bench.set_kinds(kinds[0], kinds[1]);
-}
-
-async fn run_case(case: &Case, bench: &Arc<Bench>, stop: &CancellationToken) -> CaseReport {
-    let began = Instant::now();
-    let missing: Vec<String> = case
-        .needs
-        .iter()
-        .filter(|need| !bench.has(**need))
-        .map(Need::to_string)
-        .collect();
-    let mut report = CaseReport {
-        id: case.id.clone(),
-        title: case.title.clone(),
-        spec: case.spec,
-        verdict: Verdict::Passed,
-        took: Duration::ZERO,
-        transcript: Vec::new(),
-        remains: Vec::new(),
-    };
-    if !missing.is_empty() {
-        report.verdict = Verdict::Skipped(format!("needs {}", missing.join(" and ")));
-        return report;
-    }
-    let trial = match Trial::new(Arc::clone(bench)) {
-        Ok(trial) => trial,
-        Err(error) => {
-            report.verdict = Verdict::Failed(format!("could not make the case's folders: {error}"));
-            return report;
-        }
-    };
-    let limit = bench.settings.timeout * CALLS_PER_CASE;
-    let outcome = tokio::select! {
-        outcome = tokio::time::timeout(limit, case.run(trial.clone())) => {
-            outcome.unwrap_or_else(|_| {
-                let words = format!("the case did not end within {} s", limit.as_secs());
-                Err(Trouble::Against(words))
-            })
-        }
-        () = stop.cancelled() => Err(Trouble::Skip("stopped".to_owned())),
-    };
-    let transcript = trial.transcript();
-    report.remains = trial.clean().await;
-    report.verdict = verdict(case, outcome, &trial.warnings(), &report.remains, bench);
-    report
-        .remains
-        .iter_mut()
-        .for_each(|text| *text = bench.scrub(text));
-    if matches!(report.verdict, Verdict::Failed(_) | Verdict::Warned(_)) {
-        let transcript = transcript.iter().map(|line| bench.scrub(line));
-        report.transcript = transcript.collect();
-    }
-    report.took = began.elapsed();
-    report
-}
-
-fn verdict(
-    case: &Case,
-    outcome: Result<(), Trouble>,
-    warnings: &[String],
-    remains: &[String],
-    bench: &Bench,
-) -> Verdict {
-    match outcome {
-        Err(Trouble::Skip(reason)) => Verdict::Skipped(reason),
-        Err(Trouble::Against(words)) if case.level == Level::Must => {
-            Verdict::Failed(bench.scrub(&words))
-        }
-        Err(Trouble::Against(words)) => Verdict::Warned(bench.scrub(&words)),
-        Ok(()) if !remains.is_empty() => Verdict::Failed(bench.scrub(&format!(
-            "what the case made could not be removed: {}",
-            remains.join("; ")
-        ))),
-        Ok(()) if !warnings.is_empty() => Verdict::Warned(bench.scrub(&warnings.join("; "))),
-        Ok(()) => Verdict::Passed,
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use orlop_csi::client::Refusal;
+use orlop_csi::client::{Origin, Refusal};
 use orlop_csi::{Method, Streams, Unary, proto};
 
 use crate::answer::Answer;
@@ -29,6 +29,8 @@ struct Inner {
     ledger: Ledger,
     transcript: Mutex<Vec<String>>,
     warnings: Mutex<Vec<String>>,
+    /// The first call that the driver was not there for.
+    lost: Mutex<Option<String>>,
 }
 
 impl Trial {
@@ -42,6 +44,7 @@ impl Trial {
             ledger: Ledger::default(),
             transcript: Mutex::default(),
             warnings: Mutex::default(),
+            lost: Mutex::default(),
         })))
     }
 
@@ -90,6 +93,21 @@ impl Trial {
         transcript.clone()
     }
 
+    /// The first call that got no answer because the connection was gone, and what was seen of it.
+    pub(crate) fn lost(&self) -> Option<String> {
+        let lost = self.0.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.clone()
+    }
+
+    fn note_lost(&self, method: Method, refusal: &Refusal) {
+        if refusal.origin == Origin::Connection {
+            let mut lost = self.0.lost.lock().unwrap_or_else(PoisonError::into_inner);
+            lost.get_or_insert_with(|| {
+                format!("{method} was answered with {}", words::refusal(refusal))
+            });
+        }
+    }
+
     fn say(&self, line: String) {
         let mut transcript = self
             .0
@@ -136,6 +154,9 @@ impl Trial {
         self.bench()
             .observed
             .look(R::METHOD, &asked, seen, &self.bench().secrets());
+        if let Err(refusal) = &result {
+            self.note_lost(R::METHOD, refusal);
+        }
         self.say(match &result {
             Ok(reply) => format!("{asked} → OK {}", words::message(reply)),
             Err(refusal) => format!("{asked} → {}", words::refusal(refusal)),
@@ -157,6 +178,9 @@ impl Trial {
         self.bench()
             .observed
             .look(R::METHOD, &asked, seen, &self.bench().secrets());
+        if let Err(refusal) = &end {
+            self.note_lost(R::METHOD, refusal);
+        }
         self.say(match &end {
             Ok(()) => format!("{asked} → {} messages, then a clean end", replies.len()),
             Err(refusal) => {
@@ -173,17 +197,26 @@ impl Trial {
     /// Removes what the case made; says what is left.
     pub(crate) async fn clean(&self) -> Vec<String> {
         let mut left = self.0.ledger.clean(self).await;
+        left.extend(self.clean_folder().await);
+        left
+    }
+
+    /// Removes what can be removed without the driver; says what is left.
+    pub(crate) async fn abandon(&self) -> Vec<String> {
+        let mut left = self.0.ledger.remains();
+        left.extend(self.clean_folder().await);
+        left
+    }
+
+    async fn clean_folder(&self) -> Vec<String> {
         let folder = self.0.folder.clone();
         let of_folder = tokio::task::spawn_blocking(move || {
             let mut left = folder.unmount_all();
             left.extend(folder.remove());
             left
         });
-        match of_folder.await {
-            Ok(of_folder) => left.extend(of_folder),
-            Err(error) => left.push(format!("the case's folders: {error}")),
-        }
-        left
+        let failed = |error| vec![format!("the case's folders: {error}")];
+        of_folder.await.unwrap_or_else(failed)
     }
 }
 

@@ -17,6 +17,15 @@ use tokio_util::sync::CancellationToken;
 const DOES_NOT_CONFORM: u8 = 1;
 /// It could not be found out.
 const COULD_NOT_RUN: u8 = 2;
+/// The run was stopped by a signal, as a shell says it.
+const STOPPED: u8 = 130;
+
+/// How a run ended.
+enum End {
+    Conforms,
+    DoesNot,
+    Stopped,
+}
 
 /// `orlop conformance`.
 #[derive(Debug, Args)]
@@ -97,8 +106,9 @@ pub(crate) fn main(args: Conformance) -> ExitCode {
         .context("could not start")
         .and_then(|runtime| runtime.block_on(run(args)));
     match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(DOES_NOT_CONFORM),
+        Ok(End::Conforms) => ExitCode::SUCCESS,
+        Ok(End::DoesNot) => ExitCode::from(DOES_NOT_CONFORM),
+        Ok(End::Stopped) => ExitCode::from(STOPPED),
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::from(COULD_NOT_RUN)
@@ -106,8 +116,7 @@ pub(crate) fn main(args: Conformance) -> ExitCode {
     }
 }
 
-/// Whether the driver conforms.
-async fn run(args: Conformance) -> Result<bool> {
+async fn run(args: Conformance) -> Result<End> {
     let patterns = |texts: &[String]| texts.iter().map(Pattern::new).collect::<Vec<_>>();
     let suite = Suite::new().select(&patterns(&args.focus), &patterns(&args.skip));
     anyhow::ensure!(
@@ -115,36 +124,46 @@ async fn run(args: Conformance) -> Result<bool> {
         "--focus and --skip leave no case; see --list"
     );
     if args.list {
-        return list(&suite);
+        list(&suite);
+        return Ok(End::Conforms);
     }
     let settings = settings(&args)?;
     let stop = CancellationToken::new();
-    let on_signal = stop.clone();
-    let signals = tokio::spawn(async move {
-        crate::up::terminated().await;
-        eprintln!("stopping: cleaning up after the case that runs");
-        on_signal.cancel();
-    });
     let quiet = args.quiet;
     let outcome = suite.run(settings, &stop, |event| match event {
         Event::Ended(case) if !quiet => println!("{}", report::line(case)),
         Event::Ended(_) | Event::Begins(_) => {}
     });
-    let report = outcome.await;
-    signals.abort();
+    let signals = async {
+        crate::up::terminated().await;
+        eprintln!("stopping: cleaning up after the case that runs");
+        stop.cancel();
+        std::future::pending::<std::convert::Infallible>().await
+    };
+    // The handlers are there before anything is made that a signal could leave behind.
+    let report = tokio::select! {
+        biased;
+        never = signals => match never {},
+        report = outcome => report,
+    };
     let report = report?;
     write(&args, &report)?;
     print!("{}", report::summary(&report));
-    anyhow::ensure!(!report.stopped, "stopped before the end");
-    let judged = |verdict: &Verdict| !matches!(verdict, Verdict::Skipped(_));
+    if report.stopped {
+        return Ok(End::Stopped);
+    }
+    let judged = |verdict: &Verdict| !matches!(verdict, Verdict::Skipped(_) | Verdict::NotRun(_));
     anyhow::ensure!(
         report.cases.iter().any(|case| judged(&case.verdict)),
         "every case was skipped: nothing is known about the driver"
     );
-    Ok(report.conforms())
+    Ok(match report.conforms() {
+        true => End::Conforms,
+        false => End::DoesNot,
+    })
 }
 
-fn list(suite: &Suite) -> Result<bool> {
+fn list(suite: &Suite) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
     for case in suite.cases() {
@@ -158,7 +177,6 @@ fn list(suite: &Suite) -> Result<bool> {
             break; // whoever read it has seen enough
         }
     }
-    Ok(true)
 }
 
 fn settings(args: &Conformance) -> Result<Settings> {

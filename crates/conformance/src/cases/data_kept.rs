@@ -28,10 +28,35 @@ async fn published(
         volume_content_source: source,
         ..t.create_request(tag)
     };
-    let placed = t.staged(t.create(request).await?, capability).await?;
+    publish(t, tag, t.create(request).await?, capability).await
+}
+
+async fn publish(
+    t: &Trial,
+    tag: &str,
+    volume: proto::Volume,
+    capability: proto::VolumeCapability,
+) -> Result<(Placed, String), Trouble> {
+    let placed = t.staged(volume, capability).await?;
     let target = t.target(tag)?;
     t.call(placed.publish_request(&target)).await.ok()?;
     Ok((placed, target))
+}
+
+/// A clone of a published volume, published itself.
+async fn cloned(
+    t: &Trial,
+    tag: &str,
+    (source, target): &mut (Placed, String),
+) -> Result<(Placed, String), Trouble> {
+    let capability = source.capability.clone();
+    let request = proto::CreateVolumeRequest {
+        volume_capabilities: vec![capability.clone()],
+        volume_content_source: Some(from_volume(&source.id())),
+        ..t.create_request(tag)
+    };
+    let clone = t.clone_of_published(source, target, request).await?;
+    publish(t, tag, clone, capability).await
 }
 
 pub(super) fn cases() -> Vec<Case> {
@@ -55,11 +80,11 @@ fn of(block: bool) -> Vec<Case> {
             format!("a {kind} volume of a snapshot holds the data from before the cut"),
             &snapshots,
             move |t| async move {
-                let (placed, target) = published(&t, "v", block, None).await?;
+                let (mut placed, target) = published(&t, "v", block, None).await?;
                 for seed in [1, 2, 3] {
                     data::write(&target, seed).await?;
                 }
-                let made = t.snapshot(&placed.id(), "s").await?;
+                let made = t.snapshot_of_published(&mut placed, &target, "s").await?;
                 let (_, restored) =
                     published(&t, "r", block, Some(from_snapshot(&made.snapshot_id))).await?;
                 for seed in [1, 2, 3] {
@@ -77,9 +102,9 @@ fn of(block: bool) -> Vec<Case> {
             format!("a {kind} volume of a snapshot holds nothing from after the cut"),
             &snapshots,
             move |t| async move {
-                let (placed, target) = published(&t, "v", block, None).await?;
+                let (mut placed, target) = published(&t, "v", block, None).await?;
                 data::write(&target, 1).await?;
-                let made = t.snapshot(&placed.id(), "s").await?;
+                let made = t.snapshot_of_published(&mut placed, &target, "s").await?;
                 data::spoil(&target, 1).await?;
                 data::write(&target, 2).await?;
                 let (_, restored) =
@@ -103,9 +128,9 @@ fn of(block: bool) -> Vec<Case> {
             ),
             &snapshots,
             move |t| async move {
-                let (placed, target) = published(&t, "v", block, None).await?;
+                let (mut placed, target) = published(&t, "v", block, None).await?;
                 data::write(&target, 1).await?;
-                let made = t.snapshot(&placed.id(), "s").await?;
+                let made = t.snapshot_of_published(&mut placed, &target, "s").await?;
                 t.take_down(&placed, &target).await?;
                 if t.call(t.delete_request(&placed.id()))
                     .await
@@ -132,9 +157,9 @@ fn of(block: bool) -> Vec<Case> {
             format!("two {kind} volumes of one snapshot are independent of each other"),
             &snapshots,
             move |t| async move {
-                let (placed, target) = published(&t, "v", block, None).await?;
+                let (mut placed, target) = published(&t, "v", block, None).await?;
                 data::write(&target, 1).await?;
-                let made = t.snapshot(&placed.id(), "s").await?;
+                let made = t.snapshot_of_published(&mut placed, &target, "s").await?;
                 let (_, one) =
                     published(&t, "a", block, Some(from_snapshot(&made.snapshot_id))).await?;
                 let (_, two) =
@@ -164,9 +189,10 @@ fn of(block: bool) -> Vec<Case> {
             format!("a clone of a {kind} volume holds its data, and is independent of it"),
             &clones,
             move |t| async move {
-                let (placed, target) = published(&t, "v", block, None).await?;
-                data::write(&target, 1).await?;
-                let (_, clone) = published(&t, "c", block, Some(from_volume(&placed.id()))).await?;
+                let mut source = published(&t, "v", block, None).await?;
+                data::write(&source.1, 1).await?;
+                let (_, clone) = cloned(&t, "c", &mut source).await?;
+                let (_, target) = source;
                 ensure!(
                     data::holds(&clone, 1).await?,
                     "data that was written and synced before the clone is not in it"
@@ -190,11 +216,12 @@ fn of(block: bool) -> Vec<Case> {
             format!("three snapshots of a {kind} volume each hold their own moment"),
             &snapshots,
             move |t| async move {
-                let (placed, target) = published(&t, "v", block, None).await?;
+                let (mut placed, target) = published(&t, "v", block, None).await?;
                 let mut made = Vec::new();
                 for seed in [1, 2, 3] {
                     data::write(&target, seed).await?;
-                    made.push(t.snapshot(&placed.id(), &format!("s{seed}")).await?);
+                    let tag = format!("s{seed}");
+                    made.push(t.snapshot_of_published(&mut placed, &target, &tag).await?);
                 }
                 for (at, snapshot) in made.iter().enumerate() {
                     let (_, restored) = published(
@@ -224,10 +251,10 @@ fn of(block: bool) -> Vec<Case> {
             format!("a clone of a clone of a {kind} volume holds the data"),
             &clones,
             move |t| async move {
-                let (placed, target) = published(&t, "v", block, None).await?;
-                data::write(&target, 1).await?;
-                let (clone, _) = published(&t, "c", block, Some(from_volume(&placed.id()))).await?;
-                let (_, second) = published(&t, "d", block, Some(from_volume(&clone.id()))).await?;
+                let mut source = published(&t, "v", block, None).await?;
+                data::write(&source.1, 1).await?;
+                let mut clone = cloned(&t, "c", &mut source).await?;
+                let (_, second) = cloned(&t, "d", &mut clone).await?;
                 ensure!(
                     data::holds(&second, 1).await?,
                     "the clone of a clone lacks the data"

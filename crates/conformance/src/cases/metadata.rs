@@ -212,8 +212,9 @@ impl Written {
             ))
     }
 
-    async fn snapshot(&self, t: &Trial, tag: &str) -> Result<String, Trouble> {
-        let snapshot = t.snapshot(&self.placed.id(), tag).await?;
+    async fn snapshot(&mut self, t: &Trial, tag: &str) -> Result<String, Trouble> {
+        let cut = t.snapshot_of_published(&mut self.placed, &self.target, tag);
+        let snapshot = cut.await?;
         Ok(snapshot.snapshot_id)
     }
 }
@@ -354,7 +355,7 @@ fn allocated() -> Vec<Case> {
             "every block that was written is named, in order",
             &EXACT,
             |t| async move {
-                let written = Written::make(&t).await?;
+                let mut written = Written::make(&t).await?;
                 written.write(&written.pieces(), 0xA5).await?;
                 let snapshot = written.snapshot(&t, "s").await?;
                 let stream = Stream::allocated(&t, of_allocated(&snapshot)).await;
@@ -372,7 +373,7 @@ fn allocated() -> Vec<Case> {
             "the capacity is the volume's at the time of the snapshot",
             &EXACT,
             |t| async move {
-                let written = Written::make(&t).await?;
+                let mut written = Written::make(&t).await?;
                 written.write(&written.pieces()[..1], 0xA5).await?;
                 let snapshot = written.snapshot(&t, "s").await?;
                 let stream = Stream::allocated(&t, of_allocated(&snapshot)).await;
@@ -393,7 +394,7 @@ fn allocated() -> Vec<Case> {
             "no message has more than max_results ranges, and none is lost for it",
             &EXACT,
             |t| async move {
-                let written = Written::make(&t).await?;
+                let mut written = Written::make(&t).await?;
                 written.write(&written.pieces(), 0xA5).await?;
                 let snapshot = written.snapshot(&t, "s").await?;
                 let request = proto::GetMetadataAllocatedRequest {
@@ -422,7 +423,7 @@ fn allocated() -> Vec<Case> {
             "from a starting_offset on, ranges are those that end after it",
             &EXACT,
             |t| async move {
-                let written = Written::make(&t).await?;
+                let mut written = Written::make(&t).await?;
                 let pieces = written.pieces();
                 written.write(&pieces, 0xA5).await?;
                 let snapshot = written.snapshot(&t, "s").await?;
@@ -443,7 +444,7 @@ fn allocated() -> Vec<Case> {
             "a snapshot does not change, and neither does its metadata",
             &EXACT,
             |t| async move {
-                let written = Written::make(&t).await?;
+                let mut written = Written::make(&t).await?;
                 let pieces = written.pieces();
                 written.write(&pieces[..2], 0xA5).await?;
                 let snapshot = written.snapshot(&t, "s").await?;
@@ -482,7 +483,7 @@ fn delta() -> Vec<Case> {
             "every block that changed between two snapshots is named, in order",
             &EXACT,
             |t| async move {
-                let written = Written::make(&t).await?;
+                let mut written = Written::make(&t).await?;
                 let pieces = written.pieces();
                 written.write(&pieces[..3], 0xA5).await?;
                 let base = written.snapshot(&t, "base").await?;
@@ -499,7 +500,7 @@ fn delta() -> Vec<Case> {
             "a block that became zero has changed",
             &EXACT,
             |t| async move {
-                let written = Written::make(&t).await?;
+                let mut written = Written::make(&t).await?;
                 let pieces = written.pieces();
                 written.write(&pieces, 0xA5).await?;
                 let base = written.snapshot(&t, "base").await?;
@@ -520,7 +521,7 @@ fn delta() -> Vec<Case> {
             "no message has more than max_results ranges, and none is lost for it",
             &EXACT,
             |t| async move {
-                let written = Written::make(&t).await?;
+                let mut written = Written::make(&t).await?;
                 let pieces = written.pieces();
                 let base = written.snapshot(&t, "base").await?;
                 written.write(&pieces, 0x5A).await?;
@@ -546,7 +547,7 @@ fn delta() -> Vec<Case> {
             "from a starting_offset on, ranges are those that end after it",
             &EXACT,
             |t| async move {
-                let written = Written::make(&t).await?;
+                let mut written = Written::make(&t).await?;
                 let pieces = written.pieces();
                 let base = written.snapshot(&t, "base").await?;
                 written.write(&pieces, 0x5A).await?;

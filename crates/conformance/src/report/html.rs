@@ -28,6 +28,10 @@ pub fn html(report: &Report) -> String {
         (false, 0) => "conforms",
         (false, _) => "does not conform",
     };
+    let not_run = match counts.not_run {
+        0 => String::new(),
+        some => format!("<div class=\"skipped\"><b>{some}</b>not run</div>"),
+    };
     let driver = escaped(&format!("{} {}", report.driver, report.version));
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -36,7 +40,7 @@ pub fn html(report: &Report) -> String {
          <h1>{driver} {verdict}</h1>\n<div class=\"sub\">orlop conformance, CSI 1.12, {}, {:.1} s</div>\n\
          <div class=\"counts\"><div class=\"failed\"><b>{}</b>failed</div>\
          <div class=\"warned\"><b>{}</b>warned</div><div class=\"passed\"><b>{}</b>passed</div>\
-         <div class=\"skipped\"><b>{}</b>skipped</div></div>\n<table>\n",
+         <div class=\"skipped\"><b>{}</b>skipped</div>{not_run}</div>\n<table>\n",
         escaped(&report.started),
         report.took.as_secs_f64(),
         counts.failed,
@@ -56,15 +60,19 @@ pub fn html(report: &Report) -> String {
             );
         }
         let word = case.verdict.word();
+        let class = match case.verdict {
+            Verdict::NotRun(_) => "skipped",
+            _ => word,
+        };
         let _ = write!(
             page,
-            "<tr><td class=\"{word}\">{word}</td><td><code>{}</code><br>{}<br><span class=\"sub\">{}</span>",
+            "<tr><td class=\"{class}\">{word}</td><td><code>{}</code><br>{}<br><span class=\"sub\">{}</span>",
             escaped(&case.id),
             escaped(&case.title),
             escaped(case.spec)
         );
         if let Some(reason) = case.verdict.reason() {
-            let _ = write!(page, "<div class=\"{word}\">{}</div>", escaped(reason));
+            let _ = write!(page, "<div class=\"{class}\">{}</div>", escaped(reason));
         }
         if matches!(case.verdict, Verdict::Failed(_)) && !case.transcript.is_empty() {
             let calls = escaped(&case.transcript.join("\n"));

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::{Report, Verdict};
 
-/// The report as JUnit XML. Warnings pass, with their text as output.
+/// The report as JUnit XML. Warnings pass, with their text as output; JUnit has no
+/// other word than skipped for what was not run.
 pub fn junit(report: &Report) -> String {
     let counts = report.counts();
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
@@ -14,7 +15,7 @@ pub fn junit(report: &Report) -> String {
         escaped(&format!("CSI conformance of {}", report.driver)),
         report.cases.len(),
         counts.failed,
-        counts.skipped,
+        counts.skipped + counts.not_run,
         report.took.as_secs_f64(),
         escaped(&report.started)
     );
@@ -36,6 +37,10 @@ pub fn junit(report: &Report) -> String {
                     "><skipped message=\"{}\"/></testcase>",
                     escaped(reason)
                 )
+            }
+            Verdict::NotRun(reason) => {
+                let reason = escaped(&format!("not run: {reason}"));
+                writeln!(xml, "><skipped message=\"{reason}\"/></testcase>")
             }
             Verdict::Warned(reason) => {
                 writeln!(

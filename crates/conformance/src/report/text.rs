@@ -10,12 +10,12 @@ pub fn line(case: &CaseReport) -> String {
         Verdict::Passed => "✓",
         Verdict::Warned(_) => "!",
         Verdict::Failed(_) => "✗",
-        Verdict::Skipped(_) => "-",
+        Verdict::Skipped(_) | Verdict::NotRun(_) => "-",
     };
     let took = case.took.as_secs_f64();
     let mut text = format!("{sign} {took:7.3} s  {:<44} {}", case.id, case.title);
-    if let Verdict::Skipped(reason) = &case.verdict {
-        let _ = write!(text, " (skipped: {reason})");
+    if let Verdict::Skipped(reason) | Verdict::NotRun(reason) = &case.verdict {
+        let _ = write!(text, " ({}: {reason})", case.verdict.word());
     } else if let Some(reason) = case.verdict.reason() {
         let _ = write!(text, "\n             {} [{}]", reason, case.spec);
     }
@@ -56,15 +56,20 @@ pub fn summary(report: &Report) -> String {
         (false, 0) => "conforms",
         (false, _) => "does not conform",
     };
+    let not_run = match counts.not_run {
+        0 => String::new(),
+        some => format!(", {some} not run"),
+    };
     let _ = writeln!(
         text,
-        "\n{} {}: {verdict}; {} passed, {} failed, {} warned, {} skipped in {:.1} s",
+        "\n{} {}: {verdict}; {} passed, {} failed, {} warned, {} skipped{} in {:.1} s",
         report.driver,
         report.version,
         counts.passed,
         counts.failed,
         counts.warned,
         counts.skipped,
+        not_run,
         report.took.as_secs_f64()
     );
     text

@@ -1,0 +1,59 @@
+//! Whether the driver is still there, and the wait for one that went away.
+
+use std::time::Duration;
+
+use orlop_csi::client::Origin;
+use orlop_csi::{Driver, proto};
+use tokio::time::Instant;
+
+use crate::bench::Bench;
+
+/// How long a driver that went away may take to come back: enough for whoever supervises it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A driver that lives answers a probe at once, or is too busy to be called dead.
+const PROBE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What became of a driver that was not heard from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// It answers; by itself, or after the restart command.
+    Back,
+    /// It doesn't.
+    Gone,
+}
+
+/// Whether something answers, with whatever words.
+async fn answers(driver: &Driver) -> bool {
+    match driver.call_raw(&proto::ProbeRequest {}, PROBE).await {
+        Ok(_) => true,
+        Err(refusal) => matches!(refusal.origin, Origin::Driver | Origin::Reply),
+    }
+}
+
+impl Bench {
+    async fn is_there(&self) -> bool {
+        answers(&self.settings.node).await && answers(&self.settings.controller).await
+    }
+
+    /// Waits until the driver answers; has it started where the run knows how. These calls are no
+    /// case's, so that nothing of them is judged.
+    pub(crate) async fn wait_for_driver(&self) -> Presence {
+        if self.is_there().await {
+            return Presence::Back;
+        }
+        if let Some(restart) = &self.settings.restart {
+            // A command that fails is seen by the driver's absence.
+            let _ = restart.run().await;
+        }
+        let ends = Instant::now() + PATIENCE;
+        while Instant::now() < ends {
+            if self.is_there().await {
+                return Presence::Back;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Presence::Gone
+    }
+}

@@ -1,0 +1,120 @@
+//! One case's run: its time, its cleaning up, its verdict.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::bench::Bench;
+use crate::case::{Case, Level, Need, Outcome, Trouble};
+use crate::presence::{PATIENCE, Presence};
+use crate::report::{CaseReport, Verdict};
+use crate::trial::Trial;
+
+/// A case may take as long as so many calls.
+const CALLS_PER_CASE: u32 = 10;
+
+/// How a case's body ended.
+enum Ending {
+    /// By itself.
+    Ended(Outcome),
+    /// It took too long.
+    Late(Duration),
+    /// The run was stopped.
+    Stopped,
+}
+
+/// Runs a case; says, too, whether there is still a driver for the next.
+pub(crate) async fn run_case(
+    case: &Case,
+    bench: &Arc<Bench>,
+    stop: &CancellationToken,
+) -> (CaseReport, Presence) {
+    let began = Instant::now();
+    let missing: Vec<String> = case
+        .needs
+        .iter()
+        .filter(|need| !bench.has(**need))
+        .map(Need::to_string)
+        .collect();
+    if !missing.is_empty() {
+        let verdict = Verdict::Skipped(format!("needs {}", missing.join(" and ")));
+        return (CaseReport::of(case, verdict), Presence::Back);
+    }
+    let trial = match Trial::new(Arc::clone(bench)) {
+        Ok(trial) => trial,
+        Err(error) => {
+            let words = format!("could not make the case's folders: {error}");
+            let verdict = Verdict::Failed(words);
+            return (CaseReport::of(case, verdict), Presence::Back);
+        }
+    };
+    let limit = bench.settings.timeout * CALLS_PER_CASE;
+    let ending = tokio::select! {
+        outcome = tokio::time::timeout(limit, case.run(trial.clone())) => {
+            outcome.map_or(Ending::Late(limit), Ending::Ended)
+        }
+        () = stop.cancelled() => Ending::Stopped,
+    };
+    let transcript = trial.transcript();
+    let lost_in_the_case = trial.lost().is_some();
+    let (mut presence, mut remains) = clean_up(&trial, bench).await;
+    if !lost_in_the_case && trial.lost().is_some() {
+        // It went away from the cleaning up, which is done again.
+        (presence, remains) = clean_up(&trial, bench).await;
+    }
+    // A case that restarts the driver loses it on purpose, and judges by itself how it returns.
+    let expected = case.needs.contains(&Need::Restart) && presence == Presence::Back;
+    let verdict = match (trial.lost(), ending) {
+        (_, Ending::Stopped) => Verdict::NotRun("the run was stopped in the middle of it".into()),
+        (Some(call), _) if !expected => Verdict::Failed(went_away(&call, presence)),
+        (_, Ending::Late(limit)) => {
+            let words = format!("the case did not end within {} s", limit.as_secs());
+            judge(case, Err(Trouble::Against(words)), &[], &remains)
+        }
+        (_, Ending::Ended(outcome)) => judge(case, outcome, &trial.warnings(), &remains),
+    };
+    let mut report = CaseReport::of(case, verdict.map(|words| bench.scrub(&words)));
+    report.remains = remains.iter().map(|text| bench.scrub(text)).collect();
+    if matches!(report.verdict, Verdict::Failed(_) | Verdict::Warned(_)) {
+        let transcript = transcript.iter().map(|line| bench.scrub(line));
+        report.transcript = transcript.collect();
+    }
+    report.took = began.elapsed();
+    (report, presence)
+}
+
+/// Removes what the case made, once there is a driver to do so.
+async fn clean_up(trial: &Trial, bench: &Bench) -> (Presence, Vec<String>) {
+    let presence = match trial.lost() {
+        None => Presence::Back,
+        Some(_) => bench.wait_for_driver().await,
+    };
+    let remains = match presence {
+        Presence::Back => trial.clean().await,
+        Presence::Gone => trial.abandon().await,
+    };
+    (presence, remains)
+}
+
+fn went_away(call: &str, presence: Presence) -> String {
+    let then = match presence {
+        Presence::Back => "it is there again".to_owned(),
+        Presence::Gone => format!("it did not come back within {} s", PATIENCE.as_secs()),
+    };
+    format!("the driver went away: {call}; {then}")
+}
+
+fn judge(case: &Case, outcome: Outcome, warnings: &[String], remains: &[String]) -> Verdict {
+    match outcome {
+        Err(Trouble::Skip(reason)) => Verdict::Skipped(reason),
+        Err(Trouble::Against(words)) if case.level == Level::Must => Verdict::Failed(words),
+        Err(Trouble::Against(words)) => Verdict::Warned(words),
+        Ok(()) if !remains.is_empty() => Verdict::Failed(format!(
+            "what the case made could not be removed: {}",
+            remains.join("; ")
+        )),
+        Ok(()) if !warnings.is_empty() => Verdict::Warned(warnings.join("; ")),
+        Ok(()) => Verdict::Passed,
+    }
+}
