@@ -20,7 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
-use orlop_conformance::{CannotRun, Pattern, Report, Restart, Settings, Suite, Verdict};
+use orlop_conformance::{
+    CannotRun, CaseReport, Pattern, Report, Restart, Settings, Suite, Verdict,
+};
 use tokio_util::sync::CancellationToken;
 
 use model::{Fault, OTHER_NODE, Profile, Running, unmount_all};
@@ -73,7 +75,7 @@ async fn examine(
     settings.volume_size = VOLUME;
     settings.timeout = Duration::from_secs(10);
     settings.driver_log = Some(running.log().to_owned());
-    if profile == Profile::Full {
+    if profile != Profile::Least {
         settings.mutable_parameters = BTreeMap::from([("tier".to_owned(), "gold".to_owned())]);
         settings.other_node_id = Some(OTHER_NODE.to_owned());
     }
@@ -149,6 +151,26 @@ async fn a_driver_that_keeps_the_contract_conforms() {
         eprintln!("{profile:?}: {counts:?} in {:?}", report.took);
         assert_eq!((counts.failed, counts.warned), (0, 0), "{profile:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_driver_that_cuts_only_volumes_at_rest_conforms() {
+    if !is_root() {
+        return;
+    }
+    let suite = only(&["data.", "metadata.", "snapshot.", "sources.", "groups."]);
+    let report = examine(&suite, None, Profile::AtRest).await.expect("runs");
+    let failed: Vec<_> = report
+        .failed()
+        .map(|case| (&case.id, &case.verdict))
+        .collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+    let was_skipped = |case: &&CaseReport| matches!(case.verdict, Verdict::Skipped(_));
+    let data = report
+        .cases
+        .iter()
+        .filter(|case| case.id.starts_with("data."));
+    assert_eq!(data.filter(was_skipped).count(), 0, "data is looked at");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

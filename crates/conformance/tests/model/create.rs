@@ -171,6 +171,7 @@ impl Shared {
                         false => refuse::no_volume(&from.volume_id),
                     });
                 };
+                self.must_rest(volume)?;
                 self.settle(volume);
                 Ok(Origin {
                     at: self.store.volume(&volume.id),
@@ -273,7 +274,7 @@ impl Shared {
     /// A volume as it is.
     pub(super) fn volume(&self, volume: &Record) -> Volume {
         let topology = match self.profile {
-            Profile::Full => vec![zone()],
+            Profile::Full | Profile::AtRest => vec![zone()],
             Profile::Least => Vec::new(),
         };
         Volume {

@@ -49,7 +49,7 @@ impl Shared {
             })),
         };
         let mut capabilities = vec![service(Service::ControllerService)];
-        if self.profile == Profile::Full {
+        if self.profile != Profile::Least {
             capabilities.extend([
                 service(Service::VolumeAccessibilityConstraints),
                 service(Service::GroupControllerService),
@@ -102,7 +102,7 @@ impl Shared {
             ControllerRpc::GetSnapshot,
         ];
         let kinds = match self.profile {
-            Profile::Full => &full[..],
+            Profile::Full | Profile::AtRest => &full[..],
             Profile::Least => &full[..1],
         };
         let unknown = self
@@ -153,7 +153,7 @@ impl Shared {
             NodeRpc::SingleNodeMultiWriter,
         ];
         let kinds = match self.profile {
-            Profile::Full => &full[..],
+            Profile::Full | Profile::AtRest => &full[..],
             Profile::Least => &[],
         };
         let unknown = self

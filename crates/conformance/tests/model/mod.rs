@@ -57,6 +57,8 @@ const RACE: Duration = Duration::from_millis(20);
 pub(crate) enum Profile {
     /// Everything.
     Full,
+    /// Everything, but a volume in use is neither snapshotted nor cloned: a driver may be so.
+    AtRest,
     /// Volumes that are made, published on a node, and deleted; nothing else.
     Least,
 }
@@ -154,7 +156,7 @@ impl Model {
     fn services(&self) -> Services {
         let services = Services::new().grace(Duration::ZERO).identity(self.clone());
         match self.0.profile {
-            Profile::Full => services
+            Profile::Full | Profile::AtRest => services
                 .controller(self.clone())
                 .group_controller(self.clone())
                 .snapshot_metadata(self.clone())

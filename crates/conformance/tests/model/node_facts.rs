@@ -23,7 +23,7 @@ impl Shared {
             Profile::Full if self.has(Fault::NodeTopologyMalformed) => Some(Topology {
                 segments: [("Topology.Model/zone".to_owned(), "-a-".to_owned())].into(),
             }),
-            Profile::Full => Some(zone()),
+            Profile::Full | Profile::AtRest => Some(zone()),
             Profile::Least => None,
         };
         Ok(NodeGetInfoResponse {

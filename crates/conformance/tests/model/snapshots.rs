@@ -9,7 +9,7 @@ use tonic::Status;
 use super::list::{Slip, page};
 use super::refuse::{self, internal, limit, no_volume};
 use super::state::{Snapshot as Record, State, Volume as VolumeRecord};
-use super::{Fault, Shared};
+use super::{Fault, Profile, Shared};
 
 impl Shared {
     pub(super) fn create_snapshot(
@@ -58,6 +58,17 @@ impl Shared {
         })
     }
 
+    /// Refuses a cut of a volume in use, where the model is one that does.
+    pub(super) fn must_rest(&self, volume: &VolumeRecord) -> Result<(), Status> {
+        match self.profile == Profile::AtRest && volume.in_use() {
+            true => Err(Status::failed_precondition(format!(
+                "volume {} is in use; unpublish it first",
+                volume.id
+            ))),
+            false => Ok(()),
+        }
+    }
+
     /// Copies a volume as it is now.
     pub(super) fn cut(
         &self,
@@ -73,6 +84,7 @@ impl Shared {
                 false => no_volume(source),
             });
         };
+        self.must_rest(volume)?;
         self.settle(volume);
         let from = self
             .store
