@@ -12,7 +12,7 @@ h1 { font-size: 1.4rem; margin: 0 } .sub { opacity: .7 }
 .counts { display: flex; gap: 1.5rem; margin: 1.2rem 0; font-size: 1.1rem }
 .counts b { font-size: 1.6rem; display: block }
 .failed, .failed summary { color: var(--bad) } .warned { color: var(--warn) } .passed { color: var(--good) }
-.skipped { opacity: .6 }
+.skipped { opacity: .6 } a { color: inherit }
 table { border-collapse: collapse; width: 100% } td { border-top: 1px solid var(--line); padding: .3rem .5rem; vertical-align: top }
 td:first-child { white-space: nowrap; font-weight: 600 } code { font-size: .85em; overflow-wrap: anywhere }
 tr.group td { padding-top: 1.4rem; font-weight: 700; border: 0 }
@@ -40,7 +40,7 @@ pub fn html(report: &Report) -> String {
          <h1>{driver} {verdict}</h1>\n<div class=\"sub\">orlop conformance, CSI 1.12, {}, {:.1} s</div>\n\
          <div class=\"counts\"><div class=\"failed\"><b>{}</b>failed</div>\
          <div class=\"warned\"><b>{}</b>warned</div><div class=\"passed\"><b>{}</b>passed</div>\
-         <div class=\"skipped\"><b>{}</b>skipped</div>{not_run}</div>\n<table>\n",
+         <div class=\"skipped\"><b>{}</b>skipped</div>{not_run}</div>\n",
         escaped(&report.started),
         report.took.as_secs_f64(),
         counts.failed,
@@ -48,6 +48,19 @@ pub fn html(report: &Report) -> String {
         counts.passed,
         counts.skipped
     );
+    let mut failed = report.failed().peekable();
+    if failed.peek().is_some() {
+        page.push_str("<ul class=\"failed\">\n");
+        for case in failed {
+            let (id, title) = (escaped(&case.id), escaped(&case.title));
+            let _ = writeln!(
+                page,
+                "<li><a href=\"#{id}\"><code>{id}</code></a> {title}</li>"
+            );
+        }
+        page.push_str("</ul>\n");
+    }
+    page.push_str("<table>\n");
     let mut group = "";
     for case in &report.cases {
         let its = case.id.split('.').next().unwrap_or_default();
@@ -66,7 +79,7 @@ pub fn html(report: &Report) -> String {
         };
         let _ = write!(
             page,
-            "<tr><td class=\"{class}\">{word}</td><td><code>{}</code><br>{}<br><span class=\"sub\">{}</span>",
+            "<tr id=\"{0}\"><td class=\"{class}\">{word}</td><td><code>{0}</code><br>{1}<br><span class=\"sub\">{2}</span>",
             escaped(&case.id),
             escaped(&case.title),
             escaped(case.spec)
