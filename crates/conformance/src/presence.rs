@@ -40,6 +40,9 @@ impl Bench {
     /// Waits until the driver answers; has it started where the run knows how. These calls are no
     /// case's, so that nothing of them is judged.
     pub(crate) async fn wait_for_driver(&self) -> Presence {
+        if let Some(restart) = &self.settings.restart {
+            restart.settled().await;
+        }
         if self.is_there().await {
             return Presence::Back;
         }

@@ -57,14 +57,15 @@ pub(crate) async fn run_case(
         () = stop.cancelled() => Ending::Stopped,
     };
     let transcript = trial.transcript();
-    let lost_in_the_case = trial.lost().is_some();
-    let (mut presence, mut remains) = clean_up(&trial, bench).await;
-    if !lost_in_the_case && trial.lost().is_some() {
-        // It went away from the cleaning up, which is done again.
-        (presence, remains) = clean_up(&trial, bench).await;
-    }
     // A case that restarts the driver loses it on purpose, and judges by itself how it returns.
-    let expected = case.needs.contains(&Need::Restart) && presence == Presence::Back;
+    let restarts = case.needs.contains(&Need::Restart);
+    let may_be_away = restarts || trial.lost().is_some();
+    let (mut presence, mut remains) = clean_up(&trial, bench, may_be_away).await;
+    if !may_be_away && trial.lost().is_some() {
+        // It went away from the cleaning up, which is done again.
+        (presence, remains) = clean_up(&trial, bench, true).await;
+    }
+    let expected = restarts && presence == Presence::Back;
     let verdict = match (trial.lost(), ending) {
         (_, Ending::Stopped) => Verdict::NotRun("the run was stopped in the middle of it".into()),
         (Some(call), _) if !expected => Verdict::Failed(went_away(&call, presence)),
@@ -85,10 +86,10 @@ pub(crate) async fn run_case(
 }
 
 /// Removes what the case made, once there is a driver to do so.
-async fn clean_up(trial: &Trial, bench: &Bench) -> (Presence, Vec<String>) {
-    let presence = match trial.lost() {
-        None => Presence::Back,
-        Some(_) => bench.wait_for_driver().await,
+async fn clean_up(trial: &Trial, bench: &Bench, may_be_away: bool) -> (Presence, Vec<String>) {
+    let presence = match may_be_away {
+        false => Presence::Back,
+        true => bench.wait_for_driver().await,
     };
     let remains = match presence {
         Presence::Back => trial.clean().await,

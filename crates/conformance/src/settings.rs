@@ -16,7 +16,11 @@ pub use file::{FileError, read_parameters, read_secrets};
 
 /// A way to kill the driver and start it again; ends when it is started.
 #[derive(Clone)]
-pub struct Restart(Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>);
+pub struct Restart {
+    way: Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
+    /// Whoever has it restarts the driver.
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
 
 impl Restart {
     /// Restarts by a call.
@@ -24,7 +28,10 @@ impl Restart {
     where
         F: Future<Output = Result<(), String>> + Send + 'static,
     {
-        Self(Arc::new(move || restart().boxed()))
+        Self {
+            way: Arc::new(move || restart().boxed()),
+            turn: Arc::default(),
+        }
     }
 
     /// Restarts by a command line, as the user typed it.
@@ -49,8 +56,22 @@ impl Restart {
         })
     }
 
+    /// Restarts it. Once begun it is done to its end, also when the caller is stopped: a driver that
+    /// was killed is not left so.
     pub(crate) async fn run(&self) -> Result<(), String> {
-        (self.0)().await
+        let turn = Arc::clone(&self.turn).lock_owned().await;
+        let restart = (self.way)();
+        let done = tokio::spawn(async move {
+            let outcome = restart.await;
+            drop(turn);
+            outcome
+        });
+        done.await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// Waits for the end of a restart that is under way.
+    pub(crate) async fn settled(&self) {
+        drop(self.turn.lock().await);
     }
 }
 
