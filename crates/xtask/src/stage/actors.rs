@@ -48,10 +48,6 @@ impl Stage {
                     "--overcommit=100",
                     "--kubelet-dir",
                     &root.display().to_string(),
-                    // Images are sparse and tests write little: a machine whose disk is nearly
-                    // full will do.
-                    "--reserve=0%",
-                    "--overcommit=100",
                 ],
             )
             .await?;
