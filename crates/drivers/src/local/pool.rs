@@ -89,13 +89,23 @@ impl Pool {
             let path = path.to_owned();
             move |source| OpenError::Directory { path, source }
         };
+        // Emptied and kept: on a full disk nothing could be made in its place.
         for scratch in ["unfinished", "doomed"] {
-            orlop_host::remove_tree_one_fs(&self.directory.join(scratch)).map_err(|source| {
-                OpenError::Clean {
-                    pool: self.directory.clone(),
-                    source,
-                }
-            })?;
+            let scratch = self.directory.join(scratch);
+            let left = match fs::read_dir(&scratch) {
+                Ok(left) => left,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(failed(&scratch)(error)),
+            };
+            for entry in left {
+                let entry = entry.map_err(failed(&scratch))?;
+                orlop_host::remove_tree_one_fs(&entry.path()).map_err(|source| {
+                    OpenError::Clean {
+                        pool: self.directory.clone(),
+                        source,
+                    }
+                })?;
+            }
         }
         let parts = ["unfinished", "doomed", "volumes"];
         for part in parts.iter().chain(&snapshots::PARTS) {
@@ -219,13 +229,17 @@ impl Pool {
         self.check()?;
         let at = StoreError::at;
         let path = self.image(&record.id);
-        let image = OpenOptions::new().read(true).write(true).open(&path);
-        let image = match image {
+        // A link, a pipe or a folder in its place is no image: what it leads to isn't ours.
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_file() => {}
+            Ok(_) => return Err(StoreError::NoImage(path)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(StoreError::NoImage(path));
             }
-            other => other.map_err(at("open the image"))?,
-        };
+            Err(error) => return Err(at("look at the image")(error)),
+        }
+        let image = OpenOptions::new().read(true).write(true).open(&path);
+        let image = image.map_err(at("open the image"))?;
         if image.metadata().map_err(at("look at the image"))?.len() < record.capacity_bytes {
             size_image(&image, record.capacity_bytes, record.allocation)
                 .and_then(|()| image.sync_all())

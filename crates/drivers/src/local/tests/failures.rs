@@ -297,6 +297,26 @@ async fn a_damaged_or_missing_image_is_told_and_mended_from_a_backup() {
     assert_eq!(bed.leftovers(), Vec::<String>::new());
 }
 
+#[tokio::test]
+async fn a_link_in_an_images_place_leads_nowhere() {
+    if !is_root() {
+        return;
+    }
+    let bed = Bed::new();
+    let id = bed.volume("ext4", 64 * MIB).await;
+    let image = bed
+        .path("pool-one/volumes")
+        .join(&id)
+        .join(format!("{id}.img"));
+    let canary = bed.path("canary");
+    fs::write(&canary, "not ours").unwrap();
+    fs::remove_file(&image).unwrap();
+    std::os::unix::fs::symlink(&canary, &image).unwrap();
+    assert_eq!(bed.stage(&id, files("ext4")).await, Err(Code::DataLoss));
+    assert_eq!(read(canary.clone()), "not ours");
+    fs::remove_file(&canary).unwrap();
+}
+
 /// Runs one of the tests below in a process with mounts of its own, where the machine can be spoilt.
 fn apart(test: &str) {
     if !is_root() {
