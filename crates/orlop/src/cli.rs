@@ -192,8 +192,8 @@ impl std::str::FromStr for PoolArg {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (name, folder) = match text.split_once('=') {
-            // A folder's path may have such a sign in it.
-            Some((name, folder)) if !name.contains('/') => {
+            // The path of a folder may have such a sign in it, too, and then begins with another.
+            Some((name, folder)) if !name.starts_with(['/', '.']) => {
                 let parsed = PoolName::parse(name);
                 (
                     parsed.ok_or_else(|| format!("{name:?} is no name for a pool"))?,

@@ -13,6 +13,8 @@ use orlop_csi::Driver;
 use orlop_csi::client::socket_path;
 use tokio_util::sync::CancellationToken;
 
+use crate::voice::say;
+
 /// The driver does not conform.
 const DOES_NOT_CONFORM: u8 = 1;
 /// It could not be found out.
@@ -128,31 +130,41 @@ async fn run(args: Conformance) -> Result<End> {
         return Ok(End::Conforms);
     }
     let settings = settings(&args)?;
+    for report in [&args.junit, &args.html, &args.json].into_iter().flatten() {
+        // Minutes later would be late to learn it.
+        save(report, "")?;
+    }
     let stop = CancellationToken::new();
     let quiet = args.quiet;
     let outcome = suite.run(settings, &stop, |event| match event {
-        Event::Ended(case) if !quiet => println!("{}", report::line(case)),
+        Event::Ended(case) if !quiet => say(&report::line(case)),
         Event::Ended(_) | Event::Begins(_) => {}
     });
     let signals = async {
         crate::up::terminated().await;
         eprintln!("stopping: cleaning up after the case that runs");
         stop.cancel();
-        std::future::pending::<std::convert::Infallible>().await
+        // Whoever asks twice doesn't want to wait for a driver that hangs.
+        crate::up::terminated().await;
+        eprintln!("stopped: what the suite made may be left behind");
+        std::process::exit(i32::from(STOPPED))
     };
     // The handlers are there before anything is made that a signal could leave behind.
     let report = tokio::select! {
         biased;
-        never = signals => match never {},
+        never = signals => never,
         report = outcome => report,
     };
     let report = report?;
-    write(&args, &report)?;
-    print!("{}", report::summary(&report));
+    let written = write(&args, &report);
+    let judged = |verdict: &Verdict| !matches!(verdict, Verdict::Skipped(_) | Verdict::NotRun(_));
+    if report.stopped || report.cases.iter().any(|case| judged(&case.verdict)) {
+        say(report::summary(&report).trim_end());
+    }
+    written?;
     if report.stopped {
         return Ok(End::Stopped);
     }
-    let judged = |verdict: &Verdict| !matches!(verdict, Verdict::Skipped(_) | Verdict::NotRun(_));
     anyhow::ensure!(
         report.cases.iter().any(|case| judged(&case.verdict)),
         "every case was skipped: nothing is known about the driver"
