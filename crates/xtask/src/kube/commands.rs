@@ -310,7 +310,11 @@ fn enter(command: &[String]) -> Result<ExitCode> {
 }
 
 fn status() -> Result<ExitCode> {
-    for folder in Folder::all()? {
+    let all = Folder::all()?;
+    if all.is_empty() {
+        println!("no cluster is up; `cargo xtask kube up` starts one");
+    }
+    for folder in all {
         let state = if folder.hold()?.is_none() {
             match folder.noted("ready") {
                 Some(seconds) => format!("up, was ready in {seconds} s"),

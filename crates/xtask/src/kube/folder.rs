@@ -4,6 +4,7 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -12,6 +13,9 @@ use rustix::fs::FlockOperation;
 const LOCK: &str = "lock";
 /// The longest base folder with which all sockets' paths still fit into a socket address.
 const LONGEST_BASE: usize = 40;
+
+/// From when on a folder without a name is abandoned.
+const UNFINISHED: Duration = Duration::from_secs(60);
 
 /// One cluster's folder. Everything that the cluster writes lies in it.
 #[derive(Clone, Debug)]
@@ -53,11 +57,26 @@ fn fit(temporary: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Removes folders whose maker was killed before they got their names. Making one takes
+/// milliseconds, so that an old one is nobody's.
+fn forget_unfinished(base: &Path) {
+    let entries = fs::read_dir(base).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with('.')) {
+        let modified = entry.metadata().and_then(|metadata| metadata.modified());
+        let age = modified.ok().and_then(|time| time.elapsed().ok());
+        if age.is_some_and(|age| age > UNFINISHED) {
+            // Somebody else may be removing it, too.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 impl Folder {
     /// Makes a new one and holds it. It gets its name last: one that can be seen is held, or
     /// abandoned.
     pub(crate) fn create() -> Result<(Self, Hold)> {
         let base = base()?;
+        forget_unfinished(&base);
         let stamp = jiff::Zoned::now().strftime("%m%d-%H%M%S").to_string();
         let id = format!("{stamp}-{:04x}", fastrand::u16(..));
         let (unseen, path) = (base.join(format!(".{id}")), base.join(id));
