@@ -1,7 +1,7 @@
 //! CSI drivers: `orlop driver …` runs one as a process of its own, and every command meets one.
 
 use crate::voice::say;
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use orlop_csi::server;
@@ -37,14 +37,6 @@ pub(crate) async fn local(args: cli::DriverLocal) -> Result<()> {
             node: node.clone(),
             pool: name.clone(),
         };
-        let above = folder
-            .parent()
-            .filter(|above| !above.as_os_str().is_empty());
-        ensure!(
-            above.is_none_or(Path::is_dir),
-            "pool {name}: there is no {}; make the folder, or mount the disk that it is on",
-            above.unwrap_or(&folder).display()
-        );
         ensure!(
             pools.insert(home, folder).is_none(),
             "there are two pools {name}: give each a name of its own, --pool NAME=DIR"
