@@ -75,6 +75,8 @@ pub(super) fn build_orlop() -> Result<PathBuf> {
     if profile.ends_with("release") {
         command.arg("--release");
     }
+    // Minutes on a fresh machine.
+    eprintln!("building orlop");
     if !command.status().context("could not run cargo")?.success() {
         bail!("orlop does not build");
     }
