@@ -12,6 +12,9 @@ use super::*;
 /// The longest that anything here may take.
 const BOUND: Duration = Duration::from_secs(60);
 
+/// How long a caller waits that is to give up: long enough for its call to arrive.
+const PATIENCE: Duration = Duration::from_millis(300);
+
 /// A runtime with one thread for blocking work, so that one piece of work can hold up all others.
 fn narrow_runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread()
@@ -122,7 +125,7 @@ fn a_call_that_outlived_its_deadline_in_the_queue_is_not_begun() {
         let bed = Bed::new();
         let release = occupy().await;
         let mut request = Request::new(creation("late", 64 * MIB));
-        request.set_timeout(Duration::from_millis(50));
+        request.set_timeout(PATIENCE);
         let socket = memory::Socket::new();
         let listener = socket.bind().unwrap();
         let services = bed.driver.as_ref().unwrap().controller_services();
@@ -130,6 +133,8 @@ fn a_call_that_outlived_its_deadline_in_the_queue_is_not_begun() {
         let mut client = proto::controller_client::ControllerClient::new(socket.channel());
         let outcome = tokio::time::timeout(BOUND, client.create_volume(request)).await;
         assert!(outcome.unwrap().is_err());
+        // The driver counts from when the call arrived, which was later than when it was sent.
+        tokio::time::sleep(PATIENCE).await;
         drop(release);
         // Behind it in the queue: once this ran, so did the other, or never will.
         tokio::task::spawn_blocking(|| {}).await.unwrap();
