@@ -276,6 +276,8 @@ fn settled(look: impl Fn() -> Vec<String>) -> Vec<String> {
 
 impl Drop for Bed {
     fn drop(&mut self) {
+        // Its locks keep file systems busy.
+        drop(self.driver.take());
         let root = self.path("");
         if let Ok(table) = MountTable::read() {
             for mount in table.beneath(&root).collect::<Vec<_>>().into_iter().rev() {
