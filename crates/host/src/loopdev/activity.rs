@@ -74,6 +74,11 @@ mod tests {
             .write(true)
             .open(device.path())
             .unwrap();
+        // Somebody may have told the kernel not to count for this number; ask for it.
+        let _ = fs::write(
+            format!("/sys/block/loop{}/queue/iostats", device.number),
+            "1",
+        );
         let rest = || {
             // Somebody may look at a new device, and be under way.
             let looked = (0..1000).find_map(|_| {
