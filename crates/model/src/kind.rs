@@ -142,7 +142,9 @@ mod tests {
     use super::*;
     use crate::{
         Claim, ConfigMap, CsiDriver, CsiNode, CsiStorageCapacity, Event, Lease, Namespace, Node,
-        Pod, Secret, ServiceAccount, StorageClass, Volume, VolumeAttachment,
+        Pod, Secret, ServiceAccount, StorageClass, Volume, VolumeAttachment, VolumeGroupSnapshot,
+        VolumeGroupSnapshotClass, VolumeGroupSnapshotContent, VolumeSnapshot, VolumeSnapshotClass,
+        VolumeSnapshotContent,
     };
 
     /// All lists and maps that kinds have at their top or in their metadata, as `null`.
@@ -175,6 +177,12 @@ mod tests {
         hollow::<StorageClass>();
         hollow::<Volume>();
         hollow::<VolumeAttachment>();
+        hollow::<VolumeGroupSnapshot>();
+        hollow::<VolumeGroupSnapshotClass>();
+        hollow::<VolumeGroupSnapshotContent>();
+        hollow::<VolumeSnapshot>();
+        hollow::<VolumeSnapshotClass>();
+        hollow::<VolumeSnapshotContent>();
     }
 
     #[test]

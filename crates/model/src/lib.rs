@@ -14,6 +14,7 @@ pub mod claim;
 pub mod class;
 pub mod driver;
 pub mod event;
+pub mod group_snapshot;
 pub mod kind;
 pub mod lease;
 pub mod matching;
@@ -24,6 +25,7 @@ pub mod pod;
 pub mod quantity;
 pub mod resize;
 pub mod selector;
+pub mod snapshot;
 pub mod volume;
 pub mod well_known;
 
@@ -33,6 +35,9 @@ pub use claim::{Claim, ClaimPhase, ModifyStatus, ResizeStatus};
 pub use class::{BindingMode, ReclaimPolicy, StorageClass, VolumeAttributesClass};
 pub use driver::{CsiDriver, CsiNode, CsiStorageCapacity};
 pub use event::Event;
+pub use group_snapshot::{
+    VolumeGroupSnapshot, VolumeGroupSnapshotClass, VolumeGroupSnapshotContent,
+};
 pub use kind::{Kind, Scope};
 pub use lease::Lease;
 pub use meta::{Key, Meta, ObjectRef, OwnerReference};
@@ -40,4 +45,5 @@ pub use namespaced_data::{ConfigMap, Namespace, Secret, ServiceAccount};
 pub use node::Node;
 pub use pod::{Pod, PodPhase};
 pub use quantity::{Quantity, Resources};
+pub use snapshot::{VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent};
 pub use volume::{Volume, VolumePhase};

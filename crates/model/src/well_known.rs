@@ -59,6 +59,60 @@ pub const PROVISIONING_PLACE: &str = "provisioner.orlop.dev/place";
 /// Prefix of the attacher's finalizer on attachments and volumes; the sanitised driver name follows.
 pub const ATTACHER_PREFIX: &str = "external-attacher/";
 
+/// Snapshot class: marks its driver's default class when it reads `true`.
+pub const IS_DEFAULT_SNAPSHOT_CLASS: &str = "snapshot.storage.kubernetes.io/is-default-class";
+/// Group snapshot class: marks its driver's default class when it reads `true`.
+pub const IS_DEFAULT_GROUP_SNAPSHOT_CLASS: &str =
+    "groupsnapshot.storage.kubernetes.io/is-default-class";
+/// Snapshot content: a CreateSnapshot call may be under way, or have made a snapshot that the
+/// status does not tell of yet.
+pub const SNAPSHOT_BEING_CREATED: &str =
+    "snapshot.storage.kubernetes.io/volumesnapshot-being-created";
+/// Snapshot content: its snapshot is being deleted, so the driver's may go with the content.
+pub const SNAPSHOT_BEING_DELETED: &str =
+    "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted";
+/// Group snapshot content: as [`SNAPSHOT_BEING_CREATED`], for CreateVolumeGroupSnapshot.
+pub const GROUP_SNAPSHOT_BEING_CREATED: &str =
+    "groupsnapshot.storage.kubernetes.io/volumegroupsnapshot-being-created";
+/// Group snapshot content: as [`SNAPSHOT_BEING_DELETED`].
+pub const GROUP_SNAPSHOT_BEING_DELETED: &str =
+    "groupsnapshot.storage.kubernetes.io/volumegroupsnapshot-being-deleted";
+/// Snapshot content: the secret that the snapshot's calls need, by name.
+pub const SNAPSHOT_SECRET_NAME: &str = "snapshot.storage.kubernetes.io/deletion-secret-name";
+/// Snapshot content: the namespace of [`SNAPSHOT_SECRET_NAME`].
+pub const SNAPSHOT_SECRET_NAMESPACE: &str =
+    "snapshot.storage.kubernetes.io/deletion-secret-namespace";
+/// Group snapshot content: the secret that the group's calls need, by name.
+pub const GROUP_SNAPSHOT_SECRET_NAME: &str =
+    "groupsnapshot.storage.kubernetes.io/deletion-secret-name";
+/// Group snapshot content: the namespace of [`GROUP_SNAPSHOT_SECRET_NAME`].
+pub const GROUP_SNAPSHOT_SECRET_NAMESPACE: &str =
+    "groupsnapshot.storage.kubernetes.io/deletion-secret-namespace";
+/// Snapshot content: the group that made it; the driver makes and deletes it with the group.
+pub const GROUP_SNAPSHOT_HANDLE: &str = "groupsnapshot.storage.k8s.io/volumeGroupSnapshotHandle";
+/// Snapshot content label: the node whose snapshotter looks after it.
+pub const SNAPSHOT_MANAGED_BY: &str = "snapshot.storage.kubernetes.io/managed-by";
+/// Snapshot finalizer: bound to a content that goes with it.
+pub const SNAPSHOT_BOUND: &str = "snapshot.storage.kubernetes.io/volumesnapshot-bound-protection";
+/// Snapshot finalizer: volumes may be made from it.
+pub const SNAPSHOT_AS_SOURCE: &str =
+    "snapshot.storage.kubernetes.io/volumesnapshot-as-source-protection";
+/// Snapshot finalizer: a member of a group that still exists.
+pub const SNAPSHOT_IN_GROUP: &str =
+    "snapshot.storage.kubernetes.io/volumesnapshot-in-group-protection";
+/// Snapshot content finalizer: the driver's snapshot may exist.
+pub const SNAPSHOT_CONTENT_BOUND: &str =
+    "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection";
+/// Claim finalizer: a snapshot of it is being cut.
+pub const CLAIM_AS_SNAPSHOT_SOURCE: &str =
+    "snapshot.storage.kubernetes.io/pvc-as-source-protection";
+/// Group snapshot finalizer: bound to a content.
+pub const GROUP_SNAPSHOT_BOUND: &str =
+    "groupsnapshot.storage.kubernetes.io/volumegroupsnapshot-bound-protection";
+/// Group snapshot content finalizer: the driver's group may exist.
+pub const GROUP_SNAPSHOT_CONTENT_BOUND: &str =
+    "groupsnapshot.storage.kubernetes.io/volumegroupsnapshotcontent-bound-protection";
+
 /// Class: provisioner name of classes whose volumes are made by hand.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 /// Class parameter and context keys that belong to Kubernetes, not to the driver.
