@@ -74,7 +74,7 @@ struct Story {
 
 impl Story {
     async fn tell(&mut self, system: &System) -> Result<()> {
-        let cluster = &system.process.cluster;
+        let cluster = &system.cluster;
         let claim = Key::namespaced(NAMESPACE, "data");
 
         self.screen
@@ -130,7 +130,6 @@ impl Story {
     async fn delete<K: Kind>(&self, system: &System, name: &str) -> Result<()> {
         let key = Key::namespaced(NAMESPACE, name);
         Ok(system
-            .process
             .cluster
             .delete::<K>(&key, &Preconditions::default())
             .await?)
@@ -161,7 +160,7 @@ impl Story {
     }
 
     async fn prove_gone<K: Kind>(&self, system: &System, what: &str) -> Result<()> {
-        let left = system.process.cluster.list::<K>(None).await?;
+        let left = system.cluster.list::<K>(None).await?;
         self.screen.proof(
             left.is_empty(),
             &format!("{} {what} on the API server", left.len()),

@@ -24,13 +24,13 @@ use orlop_model::{CsiNode, Key, Node, Pod};
 use orlop_node::{
     DriverConnector, HostRunner, NodeConfig, RunningNode, Seams, SocketRegistrations,
 };
-use orlop_runtime::{Clock, Patch, Process};
+use orlop_runtime::{Clock, Cluster, Patch, Process};
 use serde_json::json;
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, warn};
 
-use super::{bootstrap, layout::Layout, preflight};
+use super::{bootstrap, identities, identities::Roles, layout::Layout, preflight};
 use crate::{demo::millis, driver::meet, life::Chronicle, logs::Logs};
 
 /// How long each part may take to come up.
@@ -53,8 +53,10 @@ pub(crate) struct Options {
 /// A running stack.
 pub(crate) struct System {
     pub(crate) layout: Layout,
-    pub(crate) process: Process,
+    /// The API server, to its administrator.
+    pub(crate) cluster: Cluster,
     pub(crate) chronicle: Chronicle,
+    roles: Roles,
     server: ApiServer,
     logs: Arc<Logs>,
     nodes: Vec<RunningNode>,
@@ -118,7 +120,9 @@ impl System {
         tell("data", &layout.root().display().to_string());
 
         let client = kube::Client::new(server.service(), "default");
-        let process = Process::new(client, Clock::system());
+        identities::grant(&client).await?;
+        let roles = Roles::of(&server);
+        let cluster = Cluster::new(client);
         let chronicle = Chronicle::new();
         let (driver, endpoints, class) = match driver {
             None => {
@@ -132,43 +136,45 @@ impl System {
                 (endpoint.clone(), Some(endpoint), class)
             }
         };
-        let beside = Heard::new(&process, &chronicle, Side::Sidecar);
+        let beside = Heard::new(&roles.controller, &chronicle, Side::Sidecar);
         let controller = beside.driver(&driver).map_err(anyhow::Error::msg)?;
         let info = meet(&controller, &driver, DRIVER_PATIENCE).await?;
         tell(
             "driver",
             &format!("{} {} at {driver}", info.name, info.version),
         );
-        bootstrap::objects(&process.cluster, &class, &info).await?;
+        bootstrap::objects(&cluster, &class, &info).await?;
         tell(
             "class",
             &format!("{class} (default), made by {}", info.name),
         );
 
-        start_roles(&process, &controller);
-        let on_node = Heard::new(&process, &chronicle, Side::Node);
+        start_roles(&roles, &controller);
+        let on_node = Heard::new(&roles.node, &chronicle, Side::Node);
         let mut handles = Vec::new();
         for name in &names {
             let socket = match &endpoints {
                 None => layout.node_socket(name, &info.name),
                 Some(endpoint) => socket_path(endpoint)?,
             };
-            handles.push(start_node(&process, &layout, name, &on_node)?);
+            handles.push(start_node(&roles.node, &layout, name, &on_node)?);
             register(&layout, name, &socket, &sockets);
         }
-        retire(&process, &names).await?;
+        retire(&cluster, &names).await?;
         for name in &names {
-            node_ready(&process, name, &info.name).await?;
+            node_ready(&roles.scheduler, name, &info.name).await?;
             tell(
                 "node",
                 &format!("{name} at {}", layout.node(name).display()),
             );
         }
-        chronicle.follow(&process).await;
+        // It looks at the caches that are there, and so needs no rights of its own.
+        chronicle.follow(&roles.control).await;
         Ok(Self {
             layout,
-            process,
+            cluster,
             chronicle,
+            roles,
             server,
             logs,
             nodes: handles,
@@ -188,7 +194,7 @@ impl System {
                 PATIENCE.as_secs()
             );
         }
-        self.process.kill();
+        self.roles.kill();
         self.sockets.stop.cancel();
         self.sockets.tasks.close();
         if timeout(PATIENCE, self.sockets.tasks.wait()).await.is_err() {
@@ -201,7 +207,7 @@ impl System {
     /// The first line that a pod's first container writes.
     pub(crate) async fn first_line_of(&self, namespace: &str, name: &str) -> Result<String> {
         let key = Key::namespaced(namespace, name);
-        let pod = self.process.cluster.get::<Pod>(&key).await?;
+        let pod = self.cluster.get::<Pod>(&key).await?;
         let pod = pod.with_context(|| format!("there is no pod {key}"))?;
         let container = pod
             .spec
@@ -364,15 +370,16 @@ fn offer(path: &Path, services: Services, sockets: &Sockets) -> Result<()> {
     Ok(())
 }
 
-fn start_roles(process: &Process, driver: &Driver) {
-    orlop_control::binder::start(process);
-    orlop_control::attach_detach::start(process);
-    orlop_control::protection::start(process);
-    orlop_control::ephemeral::start(process);
-    orlop_scheduler::start(process);
-    orlop_sidecars::provisioner::start(process, driver.clone(), Default::default());
-    orlop_sidecars::attacher::start(process, driver.clone(), Default::default());
-    orlop_sidecars::resizer::start(process, driver.clone(), Default::default());
+fn start_roles(roles: &Roles, driver: &Driver) {
+    orlop_control::binder::start(&roles.control);
+    orlop_control::attach_detach::start(&roles.control);
+    orlop_control::protection::start(&roles.control);
+    orlop_control::ephemeral::start(&roles.control);
+    orlop_scheduler::start(&roles.scheduler);
+    let beside = &roles.controller;
+    orlop_sidecars::provisioner::start(beside, driver.clone(), Default::default());
+    orlop_sidecars::attacher::start(beside, driver.clone(), Default::default());
+    orlop_sidecars::resizer::start(beside, driver.clone(), Default::default());
 }
 
 fn start_node(
@@ -414,8 +421,8 @@ fn register(layout: &Layout, node: &str, socket: &Path, sockets: &Sockets) {
 }
 
 /// Says of nodes from an earlier start that nobody runs them now, so that no pod goes there.
-async fn retire(process: &Process, run: &[String]) -> Result<()> {
-    for node in process.cluster.list::<Node>(None).await? {
+async fn retire(cluster: &Cluster, run: &[String]) -> Result<()> {
+    for node in cluster.list::<Node>(None).await? {
         let name = &node.metadata.name;
         if run.contains(name) || !node.is_ready() {
             continue;
@@ -425,11 +432,10 @@ async fn retire(process: &Process, run: &[String]) -> Result<()> {
             "status": "Unknown",
             "reason": "NodeStatusUnknown",
             "message": "this node is not run now; start with more --nodes",
-            "lastTransitionTime": process.clock.now_seconds(),
+            "lastTransitionTime": Clock::system().now_seconds(),
         }]}});
         let key = Key::cluster(name);
-        process
-            .cluster
+        cluster
             .patch_status::<Node>(&key, &Patch::Strategic(unknown))
             .await?;
     }
