@@ -299,8 +299,10 @@ mod tests {
             names,
             [
                 "apiextensions.k8s.io",
+                "apps",
                 "authentication.k8s.io",
                 "authorization.k8s.io",
+                "batch",
                 "coordination.k8s.io",
                 "events.k8s.io",
                 "rbac.authorization.k8s.io",
@@ -364,7 +366,7 @@ mod tests {
     #[test]
     fn an_unserved_group_has_no_document() {
         let document = |path| document(&Kinds::default(), path, "");
-        assert!(document("/apis/apps/v1").is_none());
+        assert!(document("/apis/apps/v1beta1").is_none());
         assert!(document("/apis/storage.k8s.io/v1beta1").is_none());
         assert!(document("/apis/storage.k8s.io").is_some());
         assert!(document("/healthz").is_none());

@@ -160,3 +160,8 @@ mod tests {
         assert_eq!(sanitise("odd."), "odd-X");
     }
 }
+
+/// Label: the name of the job that a pod runs for.
+pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+/// Label: the uid of the job that a pod runs for.
+pub const JOB_UID: &str = "batch.kubernetes.io/controller-uid";

@@ -18,6 +18,23 @@ const CORE: &[&str] = &[
     "services",
     "services/status",
 ];
+/// Resources that make pods, of the groups `apps` and `batch`.
+const WORKLOADS: &[&str] = &[
+    "controllerrevisions",
+    "daemonsets",
+    "daemonsets/status",
+    "deployments",
+    "deployments/scale",
+    "deployments/status",
+    "jobs",
+    "jobs/status",
+    "replicasets",
+    "replicasets/scale",
+    "replicasets/status",
+    "statefulsets",
+    "statefulsets/scale",
+    "statefulsets/status",
+];
 const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "delete", "deletecollection", "patch", "update"];
 
@@ -31,9 +48,15 @@ pub(crate) fn objects() -> Vec<(&'static str, Value)> {
                 { "verbs": ["*"], "nonResourceURLs": ["*"] },
             ]),
         ),
-        role("admin", &json!([read(), secrets(), write(), roles()])),
-        role("edit", &json!([read(), secrets(), write()])),
-        role("view", &json!([read()])),
+        role(
+            "admin",
+            &json!([read(), secrets(), write(), workloads(true), roles()]),
+        ),
+        role(
+            "edit",
+            &json!([read(), secrets(), write(), workloads(true)]),
+        ),
+        role("view", &json!([read(), workloads(false)])),
         role(
             "system:basic-user",
             &json!([
@@ -82,6 +105,11 @@ pub(crate) fn objects() -> Vec<(&'static str, Value)> {
 
 fn read() -> Value {
     json!({ "verbs": READ, "apiGroups": ["", "events.k8s.io"], "resources": with(CORE, &["events"]) })
+}
+
+fn workloads(write: bool) -> Value {
+    let verbs = with(READ, if write { WRITE } else { &[] });
+    json!({ "verbs": verbs, "apiGroups": ["apps", "batch"], "resources": WORKLOADS })
 }
 
 fn secrets() -> Value {

@@ -42,6 +42,7 @@ pub(crate) fn defaults(kind: &KindInfo, object: &mut Value) {
             labels["kubernetes.io/metadata.name"] = name;
         }
         ("", "Pod") => pod(section(object, "spec")),
+        ("apps" | "batch", other) => super::workloads::set_defaults(other, object),
         ("", "Service") => {
             let spec = section(object, "spec");
             set(spec, "type", "ClusterIP");
@@ -51,7 +52,7 @@ pub(crate) fn defaults(kind: &KindInfo, object: &mut Value) {
     }
 }
 
-fn set(fields: &mut Fields, name: &str, value: impl Into<Value>) {
+pub(super) fn set(fields: &mut Fields, name: &str, value: impl Into<Value>) {
     if !fields.contains_key(name) {
         fields.insert(name.to_owned(), value.into());
     }
@@ -88,14 +89,29 @@ fn secret(object: &mut Value) {
 }
 
 fn pod(spec: &mut Fields) {
+    pod_spec(spec);
+    set(spec, "enableServiceLinks", true);
+    set(spec, "preemptionPolicy", "PreemptLowerPriority");
+    set(spec, "priority", 0);
+    for list in ["initContainers", "containers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            ask_for_limits(container);
+        }
+    }
+}
+
+/// The defaults of a pod and of a template for pods.
+pub(super) fn pod_spec(spec: &mut Fields) {
     set(spec, "restartPolicy", "Always");
     set(spec, "terminationGracePeriodSeconds", 30);
     set(spec, "dnsPolicy", "ClusterFirst");
     set(spec, "schedulerName", "default-scheduler");
     set(spec, "securityContext", json!({}));
-    set(spec, "enableServiceLinks", true);
-    set(spec, "preemptionPolicy", "PreemptLowerPriority");
-    set(spec, "priority", 0);
     for list in ["initContainers", "containers"] {
         let containers = spec.get_mut(list).and_then(Value::as_array_mut);
         for container in containers
@@ -133,7 +149,10 @@ fn container(container: &mut Fields) {
     for port in ports.into_iter().flatten().filter_map(Value::as_object_mut) {
         set(port, "protocol", "TCP");
     }
-    // What is limited is asked for, unless less is asked for.
+}
+
+/// What is limited is asked for, unless less is asked for.
+fn ask_for_limits(container: &mut Fields) {
     let resources = container
         .get_mut("resources")
         .and_then(Value::as_object_mut);

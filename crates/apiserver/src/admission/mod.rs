@@ -12,6 +12,7 @@ mod pods;
 mod roles;
 mod storage;
 mod volumes;
+mod workloads;
 
 use orlop_model::well_known;
 use serde_json::Value;
@@ -25,6 +26,7 @@ use crate::store::{Key, State};
 pub(crate) use defaults::defaults;
 pub(crate) use namespaces::{admit_delete, refusal as namespace_refusal};
 pub(crate) use pods::qos_class;
+pub(crate) use workloads::{first_status, select_by_uid};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -132,6 +134,9 @@ pub(crate) fn validate_update(
         ("apiextensions.k8s.io", _, Part::Main) => {
             errors.extend(definitions::validate_definition_change(before, after));
         }
+        ("apps" | "batch", other, Part::Main) => {
+            errors.extend(workloads::validate_change(other, before, after));
+        }
         ("", "ConfigMap" | "Secret", _) => {
             errors.extend(metadata::validate_frozen_data(before, after));
         }
@@ -146,6 +151,7 @@ fn validate(kind: &KindInfo, object: &Value) -> Vec<FieldError> {
         ("", "PersistentVolumeClaim") => claims::validate(object),
         ("", "PersistentVolume") => volumes::validate(object),
         ("", "Pod") => pods::validate(object),
+        ("apps" | "batch", _) => workloads::validate(kind, object),
         ("", "ConfigMap" | "Secret") => metadata::validate_data_keys(object),
         ("storage.k8s.io", "StorageClass") => classes::validate(object),
         ("storage.k8s.io", "VolumeAttachment") => storage::validate_attachment(object),

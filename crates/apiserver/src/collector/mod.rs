@@ -254,7 +254,8 @@ async fn dependent(registry: &Registry, key: &Key) -> Result<(), Refusal> {
         }
         Verdict::Release { uids } => {
             let edit = |current: &Value| Ok(owners::without_owners(current, &uids));
-            registry.change(&target, Part::Main, &options(), edit).await
+            let changed = registry.change(&target, Part::Main, &options(), edit).await;
+            changed.map(|_| ())
         }
     }
 }
@@ -346,5 +347,6 @@ async fn drop_finalizer(
         }
         Ok(freed)
     };
-    registry.change(target, Part::Main, &options(), edit).await
+    let changed = registry.change(target, Part::Main, &options(), edit).await;
+    changed.map(|_| ())
 }

@@ -76,6 +76,7 @@ pub(super) async fn tend(registry: &Registry, name: &str) -> Result<(), Refusal>
     registry
         .change(&target, Part::Finalize, &options(), edit)
         .await
+        .map(|_| ())
 }
 
 async fn ensure_service_account(registry: &Registry, namespace: &str) -> Result<(), Refusal> {

@@ -12,6 +12,7 @@ mod query;
 mod read;
 mod reply;
 mod route;
+mod scale;
 mod watching;
 mod writes;
 
@@ -161,6 +162,9 @@ impl Api {
             user,
             body: &body,
         };
+        if route.subresource.as_deref() == Some("scale") {
+            return self.rescale(&writing, &parts.method).await;
+        }
         match parts.method {
             Method::POST => self.post(&writing).await,
             Method::PUT => self.put(&writing).await,
@@ -187,6 +191,10 @@ impl Api {
             (Some(name), None | Some("status")) => {
                 let answer = negotiate::choose(&accept(parts), encodable)?;
                 self.get(&target(name), query, answer).await
+            }
+            (Some(name), Some("scale")) => {
+                let answer = negotiate::choose(&accept(parts), true)?;
+                self.scale(&target(name), answer)
             }
             (Some(_), Some(_)) => Err(Refusal::method_not_allowed()),
             (None, _) => {

@@ -20,7 +20,7 @@ use crate::registry::{
 };
 
 const BODY_TYPES: &str = "application/json, application/vnd.kubernetes.protobuf";
-const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, \
+pub(super) const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, \
     application/strategic-merge-patch+json, application/apply-patch+yaml";
 
 /// A request that writes.
@@ -34,7 +34,7 @@ pub(super) struct Writing<'r> {
 }
 
 impl Writing<'_> {
-    fn options(&self) -> WriteOptions {
+    pub(super) fn options(&self) -> WriteOptions {
         let agent = self
             .headers
             .get("user-agent")
@@ -54,7 +54,7 @@ impl Writing<'_> {
         }
     }
 
-    fn content_type(&self) -> &str {
+    pub(super) fn content_type(&self) -> &str {
         let header = self
             .headers
             .get(CONTENT_TYPE)
@@ -66,7 +66,7 @@ impl Writing<'_> {
     }
 
     /// The body as JSON.
-    fn object(&self) -> Result<Value, Refusal> {
+    pub(super) fn object(&self) -> Result<Value, Refusal> {
         match self.content_type() {
             "" | "application/json" => self.parse(),
             protobuf::MEDIA_TYPE => protobuf::decode(self.body).map_err(|error| match error {
@@ -83,7 +83,7 @@ impl Writing<'_> {
         }
     }
 
-    fn parse(&self) -> Result<Value, Refusal> {
+    pub(super) fn parse(&self) -> Result<Value, Refusal> {
         serde_json::from_slice(self.body).map_err(|error| {
             Refusal::bad_request(format!(
                 "the body of the request is not valid JSON: {error}"
@@ -106,7 +106,7 @@ impl Writing<'_> {
         reply::object(code, self.answer.encoding, &status)
     }
 
-    fn target(&self, name: &str) -> Target {
+    pub(super) fn target(&self, name: &str) -> Target {
         Target {
             kind: self.route.kind,
             namespace: self.route.namespace.clone(),

@@ -94,8 +94,10 @@ mod tests {
             [
                 "",
                 "apiextensions.k8s.io",
+                "apps",
                 "authentication.k8s.io",
                 "authorization.k8s.io",
+                "batch",
                 "coordination.k8s.io",
                 "events.k8s.io",
                 "rbac.authorization.k8s.io",

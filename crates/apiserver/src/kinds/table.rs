@@ -38,6 +38,22 @@ const STORAGE: KindInfo = KindInfo {
     ..PLAIN
 };
 
+/// What makes pods.
+const APPS: KindInfo = KindInfo {
+    group: "apps",
+    status: true,
+    categories: &["all"],
+    ..PLAIN
+};
+/// The number of pods apart from the rest, the same for all kinds that have one.
+const SCALE: &[Subresource] = &[Subresource {
+    name: "scale",
+    group: "autoscaling",
+    version: "v1",
+    kind: "Scale",
+    verbs: &["get", "patch", "update"],
+}];
+
 const RBAC: KindInfo = KindInfo {
     group: "rbac.authorization.k8s.io",
     ..PLAIN
@@ -204,6 +220,50 @@ pub(super) static KINDS: &[KindInfo] = &[
         ..PLAIN
     },
     KindInfo {
+        kind: "ControllerRevision",
+        plural: "controllerrevisions",
+        singular: "controllerrevision",
+        list_kind: "ControllerRevisionList",
+        status: false,
+        categories: &[],
+        ..APPS
+    },
+    KindInfo {
+        kind: "DaemonSet",
+        plural: "daemonsets",
+        singular: "daemonset",
+        short_names: &["ds"],
+        list_kind: "DaemonSetList",
+        ..APPS
+    },
+    KindInfo {
+        kind: "Deployment",
+        plural: "deployments",
+        singular: "deployment",
+        short_names: &["deploy"],
+        list_kind: "DeploymentList",
+        subresources: SCALE,
+        ..APPS
+    },
+    KindInfo {
+        kind: "ReplicaSet",
+        plural: "replicasets",
+        singular: "replicaset",
+        short_names: &["rs"],
+        list_kind: "ReplicaSetList",
+        subresources: SCALE,
+        ..APPS
+    },
+    KindInfo {
+        kind: "StatefulSet",
+        plural: "statefulsets",
+        singular: "statefulset",
+        short_names: &["sts"],
+        list_kind: "StatefulSetList",
+        subresources: SCALE,
+        ..APPS
+    },
+    KindInfo {
         kind: "SelfSubjectReview",
         plural: "selfsubjectreviews",
         singular: "selfsubjectreview",
@@ -245,6 +305,14 @@ pub(super) static KINDS: &[KindInfo] = &[
         singular: "subjectaccessreview",
         list_kind: "SubjectAccessReviewList",
         ..AUTHORIZATION
+    },
+    KindInfo {
+        kind: "Job",
+        plural: "jobs",
+        singular: "job",
+        list_kind: "JobList",
+        group: "batch",
+        ..APPS
     },
     KindInfo {
         group: "coordination.k8s.io",

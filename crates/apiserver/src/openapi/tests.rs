@@ -82,7 +82,7 @@ fn the_index_points_to_documents_by_a_stable_hash() {
         url.starts_with("/openapi/v3/apis/storage.k8s.io/v1?hash="),
         "{url}"
     );
-    assert!(v3(&Kinds::default(), "apis/apps/v1").is_none());
+    assert!(v3(&Kinds::default(), "apis/apps/v1beta1").is_none());
 }
 
 /// Reads back what was written, field by field, as any protobuf reader would.

@@ -48,7 +48,8 @@ impl NameFormat {
     /// The format of a kind's names.
     pub fn of(kind: &KindInfo) -> &'static Self {
         match (kind.group, kind.kind) {
-            ("", "Namespace" | "Service") => &DNS_LABEL,
+            // A StatefulSet's name becomes the host name of its pods.
+            ("", "Namespace" | "Service") | ("apps", "StatefulSet") => &DNS_LABEL,
             ("rbac.authorization.k8s.io", _) => &PATH_SEGMENT,
             _ => &DNS_SUBDOMAIN,
         }

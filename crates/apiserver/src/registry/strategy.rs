@@ -40,6 +40,14 @@ pub(super) fn before_create(kind: &KindInfo, object: &mut Value) {
                 *finalizers = all.into();
             }
         }
+        ("apps", "ControllerRevision") => {}
+        ("apps" | "batch", _) => {
+            metadata(object).insert("generation".to_owned(), 1.into());
+            object["status"] = admission::first_status(kind.kind);
+            if kind.kind == "Job" {
+                admission::select_by_uid(object);
+            }
+        }
         ("", "Service") => object["status"] = json!({ "loadBalancer": {} }),
         ("storage.k8s.io", "VolumeAttachment") => object["status"] = json!({ "attached": false }),
         _ => {}
@@ -77,7 +85,13 @@ pub(super) fn before_update(kind: &KindInfo, part: Part, before: &Value, after: 
         };
     }
     let changed = match kind.custom {
-        None => has_generation(kind) && before["spec"] != after["spec"],
+        None => {
+            // A deployment's annotations are its ReplicaSets', too.
+            let annotations = kind.kind == "Deployment"
+                && part == Part::Main
+                && before["metadata"]["annotations"] != after["metadata"]["annotations"];
+            has_generation(kind) && (before["spec"] != after["spec"] || annotations)
+        }
         Some(_) => contents(kind, before) != contents(kind, after),
     };
     if part != Part::Binding && changed {
@@ -101,6 +115,7 @@ fn contents(kind: &KindInfo, object: &Value) -> Value {
 
 fn has_generation(kind: &KindInfo) -> bool {
     matches!(kind.kind, "Pod" | "CSIDriver" | "CustomResourceDefinition")
+        || matches!(kind.group, "apps" | "batch") && kind.status
 }
 
 fn keep(before: &Value, after: &mut Value, field: &str) {

@@ -132,10 +132,8 @@ impl Registry {
         part: Part,
         options: &WriteOptions,
         edit: impl Fn(&Value) -> Result<Value, Refusal>,
-    ) -> Result<(), Refusal> {
-        self.edit(target, part, options, Fields::Track, edit)
-            .await
-            .map(|_| ())
+    ) -> Result<Written, Refusal> {
+        self.edit(target, part, options, Fields::Track, edit).await
     }
 
     /// Reads, edits and writes an object until nobody else wrote in between. An edit that

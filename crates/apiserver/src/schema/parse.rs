@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 const CORE: &str = "io.k8s.api.core.v1";
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 10] = [
     include_str!("meta.txt"),
     include_str!("volumes.txt"),
     include_str!("pods.txt"),
@@ -32,6 +32,7 @@ const TABLES: [&str; 9] = [
     include_str!("coordination.txt"),
     include_str!("apiextensions.txt"),
     include_str!("access.txt"),
+    include_str!("workloads.txt"),
 ];
 
 /// A mistake in the tables.

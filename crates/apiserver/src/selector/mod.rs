@@ -7,9 +7,11 @@ mod fields;
 mod labels;
 #[cfg(test)]
 mod tests;
+mod written;
 
 pub use fields::Fields;
 pub use labels::Labels;
+pub(crate) use written::written;
 
 /// Why a selector cannot be used: HTTP 400.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -11,6 +11,7 @@ mod pods;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod workloads;
 
 use crate::kinds::KindInfo;
 use jiff::Timestamp;
@@ -63,6 +64,13 @@ const fn wide(name: &'static str) -> Column {
 const fn boolean(name: &'static str) -> Column {
     Column {
         kind: "boolean",
+        ..text(name)
+    }
+}
+
+const fn number(name: &'static str) -> Column {
+    Column {
+        kind: "integer",
         ..text(name)
     }
 }
@@ -175,6 +183,12 @@ fn printer(kind: &KindInfo) -> Printer {
         "Endpoints" => plain(cluster::ENDPOINTS, cluster::endpoints),
         "CustomResourceDefinition" => plain(cluster::DEFINITION, cluster::definition),
         "Lease" => plain(cluster::LEASE, cluster::lease),
+        "ControllerRevision" => plain(workloads::REVISION, workloads::revision),
+        "DaemonSet" => plain(workloads::DAEMON_SET, workloads::daemon_set),
+        "Deployment" => plain(workloads::DEPLOYMENT, workloads::deployment),
+        "Job" => plain(workloads::JOB, workloads::job),
+        "ReplicaSet" => plain(workloads::REPLICA_SET, workloads::replica_set),
+        "StatefulSet" => plain(workloads::STATEFUL_SET, workloads::stateful_set),
         "Role" | "ClusterRole" => plain(access::ROLE, access::role),
         "RoleBinding" | "ClusterRoleBinding" => plain(access::BINDING, access::binding),
         _ => plain(&[NAME, AGE], |object, now| {

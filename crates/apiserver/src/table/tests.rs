@@ -426,3 +426,75 @@ fn rows_carry_as_much_of_the_object_as_was_asked() {
     assert_eq!(metadata["object"]["metadata"]["name"], "p");
     assert_eq!(metadata["conditions"][0]["type"], "Completed");
 }
+
+#[test]
+fn what_makes_pods() {
+    let spec = json!({
+        "replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+        "template": {"spec": {"containers": [
+            {"name": "a", "image": "i:1"}, {"name": "b", "image": "j:2"},
+        ]}},
+    });
+    let status = json!({
+        "replicas": 2, "readyReplicas": 1, "updatedReplicas": 2, "availableReplicas": 1,
+        "desiredNumberScheduled": 2, "currentNumberScheduled": 2, "numberReady": 1,
+    });
+    let object = json!({"metadata": {"name": "web"}, "spec": spec, "status": status});
+    let job = json!({
+        "metadata": {"name": "once"}, "spec": {"completions": 2},
+        "status": {"succeeded": 1, "startTime": "2026-03-01T11:59:50Z"},
+    });
+    let revision = json!({
+        "metadata": {"name": "web-1", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "controller": true},
+        ]},
+        "revision": 4,
+    });
+    for (api, kind, object, columns, cells) in [
+        (
+            "apps/v1",
+            "Deployment",
+            object.clone(),
+            "NAME|READY|UP-TO-DATE|AVAILABLE|AGE|CONTAINERS|IMAGES|SELECTOR",
+            "web|1/3|2|1|90s|a,b|i:1,j:2|app=web",
+        ),
+        (
+            "apps/v1",
+            "ReplicaSet",
+            object.clone(),
+            "NAME|DESIRED|CURRENT|READY|AGE|CONTAINERS|IMAGES|SELECTOR",
+            "web|3|2|1|90s|a,b|i:1,j:2|app=web",
+        ),
+        (
+            "apps/v1",
+            "StatefulSet",
+            object.clone(),
+            "NAME|READY|AGE|CONTAINERS|IMAGES",
+            "web|1/3|90s|a,b|i:1,j:2",
+        ),
+        (
+            "apps/v1",
+            "DaemonSet",
+            object,
+            "NAME|DESIRED|CURRENT|READY|UP-TO-DATE|AVAILABLE|NODE SELECTOR|AGE|CONTAINERS|IMAGES|SELECTOR",
+            "web|2|2|1|0|0|<none>|90s|a,b|i:1,j:2|app=web",
+        ),
+        (
+            "batch/v1",
+            "Job",
+            job,
+            "NAME|STATUS|COMPLETIONS|DURATION|AGE|CONTAINERS|IMAGES|SELECTOR",
+            "once|Running|1/2|10s|90s|||<none>",
+        ),
+        (
+            "apps/v1",
+            "ControllerRevision",
+            revision,
+            "NAME|CONTROLLER|REVISION|AGE",
+            "web-1|statefulset.apps/web|4|90s",
+        ),
+    ] {
+        let wanted = (columns.to_owned(), cells.to_owned());
+        assert_eq!(printed(api, kind, object), wanted, "{kind}");
+    }
+}

@@ -11,4 +11,5 @@ mod events;
 mod fixtures;
 mod histories;
 mod reading;
+mod workloads;
 mod writes;
