@@ -147,6 +147,29 @@ pub fn unique_volume_name(driver: &str, handle: &str) -> String {
     format!("kubernetes.io/csi/{driver}^{handle}")
 }
 
+/// Label: the name of the job that a pod runs for.
+pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+/// Label: the uid of the job that a pod runs for.
+pub const JOB_UID: &str = "batch.kubernetes.io/controller-uid";
+/// Label: tells apart the pods that were made from different templates.
+pub const REVISION_HASH: &str = "controller-revision-hash";
+/// Label: tells apart the ReplicaSets of one deployment, and their pods.
+pub const TEMPLATE_HASH: &str = "pod-template-hash";
+/// Label: the name of a StatefulSet's pod, so that a service can select one.
+pub const STATEFUL_POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+/// Label: the number of a StatefulSet's pod.
+pub const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
+/// Annotation: which template of its deployment a ReplicaSet stands for.
+pub const DEPLOYMENT_REVISION: &str = "deployment.kubernetes.io/revision";
+/// Annotation: the revisions that a ReplicaSet stood for before.
+pub const DEPLOYMENT_REVISIONS: &str = "deployment.kubernetes.io/revision-history";
+/// Annotation: how many pods the deployment had been told to have when it scaled its ReplicaSet.
+pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
+/// Annotation: how many pods the deployment could have had then.
+pub const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
+/// Annotation: what `kubectl apply` sent last.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,8 +183,3 @@ mod tests {
         assert_eq!(sanitise("odd."), "odd-X");
     }
 }
-
-/// Label: the name of the job that a pod runs for.
-pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
-/// Label: the uid of the job that a pod runs for.
-pub const JOB_UID: &str = "batch.kubernetes.io/controller-uid";
