@@ -1,8 +1,10 @@
 //! Chores of the repository, run as `cargo xtask …`.
 //!
 //! The one chore so far is `kube`: the tier of tests that run against the real Kubernetes, built
-//! from its Go modules. `docs/development/real-kubernetes.md` is its manual.
+//! from its Go modules, and what is measured beside it. `docs/development/real-kubernetes.md` and
+//! `docs/benchmarks.md` are its manuals.
 
+mod bench;
 mod kube;
 mod scenarios;
 mod stage;

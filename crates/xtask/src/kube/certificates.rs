@@ -79,8 +79,19 @@ impl Authority {
         write_private(&self.folder.join(format!("{name}.key")), &key)
     }
 
-    /// Writes a kubeconfig for this user, with a certificate made for it.
+    /// Writes a kubeconfig for this user of the cluster, with a certificate made for it.
     pub(crate) fn kubeconfig(&self, path: &Path, user: &str, group: Option<&str>) -> Result<()> {
+        self.kubeconfig_of(SERVER, path, user, group)
+    }
+
+    /// The same for a server at this address.
+    pub(crate) fn kubeconfig_of(
+        &self,
+        server: &str,
+        path: &Path,
+        user: &str,
+        group: Option<&str>,
+    ) -> Result<()> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let mut subject = vec![(DnType::CommonName, user)];
@@ -90,7 +101,7 @@ impl Authority {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "kube", "cluster": {
-                "server": SERVER,
+                "server": server,
                 "certificate-authority-data": STANDARD.encode(&self.certificate),
             }}],
             "users": [{"name": user, "user": {

@@ -17,7 +17,7 @@ use super::{
     folder::Folder,
     init, keeper, logs, namespaces, supervisor,
 };
-use crate::scenarios;
+use crate::{bench, scenarios};
 
 /// What to do with the test cluster.
 #[derive(Debug, Subcommand)]
@@ -60,6 +60,15 @@ pub(crate) enum Command {
         /// The component.
         component: Option<String>,
     },
+    /// Measure something of ours beside the original.
+    Bench {
+        /// What.
+        #[command(subcommand)]
+        what: bench::What,
+    },
+    /// Be the client of a benchmark; started by `bench`.
+    #[command(hide = true)]
+    BenchClient(bench::Client),
     /// Hold a cluster; started by `up` and `test`.
     #[command(hide = true)]
     Keep {
@@ -128,6 +137,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             Command::Enter { command } => enter(&command),
             Command::Status => status(),
             Command::Logs { component } => print_logs(component.as_deref()),
+            Command::Bench { what } => bench::run(what).await,
+            Command::BenchClient(client) => bench::be_client(client).await,
             Command::Keep { purpose, binaries } => keeper::run(&purpose, &binaries).await,
             Command::Supervise { folder } => supervisor::run(&Folder::at(folder)).await,
             Command::Scenarios {

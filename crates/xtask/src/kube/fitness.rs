@@ -52,7 +52,7 @@ fn fitness() -> Result<Fitness> {
 }
 
 /// Builds what isn't in the cache; says so where the tier can't run.
-pub(super) fn build_all() -> Result<Option<Vec<PathBuf>>> {
+pub(crate) fn build_all() -> Result<Option<Vec<PathBuf>>> {
     match fitness()? {
         Fitness::Fit { go } => binaries::build(&go).map(Some),
         Fitness::Skip(why) => {

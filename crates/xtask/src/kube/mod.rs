@@ -34,6 +34,7 @@ pub(crate) use certificates::Authority;
 pub(crate) use cleanup::loop_devices;
 pub(crate) use commands::{Command, run};
 pub(crate) use component::NAMES as COMPONENTS;
+pub(crate) use fitness::build_all;
 pub(crate) use images::BUSYBOX;
 pub(crate) use supervisor::client;
 
