@@ -142,8 +142,14 @@ impl Selection {
         if self.is_everything() {
             return true;
         }
-        let object = object.parsed(self.kind);
-        self.labels.matches(&object) && self.fields.matches(&object)
+        // The labels are at hand; the rest has to be parsed.
+        self.labels.match_pairs(&object.meta.labels)
+            && (self.fields.is_empty() || self.fields.matches(&object.parsed(self.kind)))
+    }
+
+    /// The name of the one object in question, if there is one.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.fields.pinned("metadata.name")
     }
 }
 

@@ -16,7 +16,7 @@ use crate::kinds::KindInfo;
 use crate::protobuf;
 use crate::refusal::{FieldError, Refusal};
 use crate::registry::{Served as _, Target, resource_of};
-use crate::store::{Expired, Key, Stored};
+use crate::store::{Expired, Place, Stored, Wanted};
 use crate::table;
 
 /// How long a reader waits for a revision that this server hasn't reached.
@@ -95,7 +95,7 @@ impl Api {
         if let Some(next) = &page.next {
             metadata["continue"] = next.as_str().into();
         }
-        if let Some(remaining) = page.remaining.filter(|_| selection.is_everything()) {
+        if let Some(remaining) = page.remaining {
             metadata["remainingItemCount"] = remaining.into();
         }
         let body = match answer.form {
@@ -156,41 +156,52 @@ impl Api {
             let exact = query.resource_version_match == "Exact";
             (asked.filter(|_| exact), None)
         } else {
-            let (revision, after) = parse_continue(&resource, &query.continue_token)?;
+            let (revision, after) = parse_continue(&query.continue_token)?;
             (Some(revision), Some(after))
         };
+        let limit = query.limit.unwrap_or(usize::MAX);
         let state = self.registry.store.read();
         let revision = at.unwrap_or(state.revision());
-        let all: Vec<(Key, Arc<Stored>)> = if revision == state.revision() {
-            state.entries(&resource, namespace).collect()
-        } else {
-            let past = state.list_at(&resource, namespace, revision);
-            let expired = |expired| list_expired(expired, &query.continue_token);
-            past.map_err(expired)?.into_iter().collect()
-        };
-        drop(state);
-        let limit = query.limit.unwrap_or(usize::MAX);
-        let mut page = Page {
+        let wanted = Wanted {
+            namespace,
             revision,
-            objects: Vec::new(),
-            next: None,
-            remaining: None,
+            after: after
+                .as_ref()
+                .map(|(namespace, name)| (&**namespace, &**name)),
+            // What is selected is found out below, when the store isn't held up any more.
+            limit: if selection.is_everything() {
+                limit
+            } else {
+                usize::MAX
+            },
         };
+        let found = state.page(&resource, &wanted);
+        drop(state);
+        let found = found.map_err(|expired| list_expired(expired, &query.continue_token))?;
         let mut last = None;
-        let mut rest = all
+        let mut objects = Vec::with_capacity(found.objects.len().min(limit));
+        let mut rest = found
+            .objects
             .into_iter()
-            .skip_while(|(key, _)| after.as_ref().is_some_and(|after| key <= after))
             .filter(|(_, object)| selection.matches(object));
-        for (key, object) in rest.by_ref().take(limit) {
-            last = Some(key);
-            page.objects.push(object);
+        for (place, object) in rest.by_ref().take(limit) {
+            last = Some(place);
+            objects.push(object);
         }
-        let remaining = rest.count();
-        if let Some(last) = last.filter(|_| remaining > 0) {
-            page.next = Some(continue_token(revision, &last));
-            page.remaining = Some(remaining);
-        }
-        Ok(page)
+        let more = found.remaining > 0 || rest.next().is_some();
+        let next = last
+            .filter(|_| more)
+            .map(|last| continue_token(revision, &last));
+        Ok(Page {
+            revision,
+            objects,
+            // How many of those that follow are selected isn't known.
+            remaining: next
+                .as_ref()
+                .filter(|_| selection.is_everything())
+                .map(|_| found.remaining),
+            next,
+        })
     }
 
     /// Waits for a revision that this server hasn't reached yet.
@@ -289,19 +300,19 @@ fn partial_message(object: &Value) -> Vec<u8> {
     protobuf::message(META, PARTIAL, object).unwrap_or_default()
 }
 
-fn continue_token(revision: u64, last: &Key) -> String {
-    let start = [&*last.namespace, &*last.name];
+fn continue_token(revision: u64, (namespace, name): &Place) -> String {
+    let start = [namespace, name];
     let token = json!({ "v": "meta.k8s.io/v1", "rv": revision, "start": start });
     URL_SAFE_NO_PAD.encode(token.to_string())
 }
 
-fn parse_continue(resource: &str, token: &str) -> Result<(u64, Key), Refusal> {
+fn parse_continue(token: &str) -> Result<(u64, Place), Refusal> {
     let parse = || {
         let token = URL_SAFE_NO_PAD.decode(token).ok()?;
         let token: Value = serde_json::from_slice(&token).ok()?;
         let start = &token["start"];
-        let key = Key::new(resource, start[0].as_str()?, start[1].as_str()?);
-        Some((token["rv"].as_u64()?, key))
+        let place = (start[0].as_str()?.into(), start[1].as_str()?.into());
+        Some((token["rv"].as_u64()?, place))
     };
     parse().ok_or_else(|| Refusal::bad_request("continue key is not valid"))
 }

@@ -1,6 +1,7 @@
 //! Watches over HTTP: a stream of events, JSON lines or protobuf frames.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use serde_json::{Value, json};
-use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 
 use super::negotiate::{Answer, Encoding, Form};
 use super::query::{Query, Selection};
@@ -18,9 +19,9 @@ use crate::kinds::KindInfo;
 use crate::protobuf;
 use crate::refusal::Refusal;
 use crate::registry::{Served as _, resource_of};
-use crate::store::{Event, Expired, Feed, Scope, Stored};
+use crate::store::{self, Event, Expired, Feed, Scope, Sort, Stored};
 use crate::table;
-use crate::watch::{self, Sort};
+use crate::watch;
 
 /// How often a watcher that asked for it is told how far it has seen.
 const BOOKMARKS: Duration = Duration::from_secs(60);
@@ -36,7 +37,7 @@ struct Watch {
     query: Query,
     feed: Option<Feed>,
     bookmarks: Option<Interval>,
-    end: Instant,
+    end: Pin<Box<Sleep>>,
     /// Lines that stand before everything that the feed gives.
     first: VecDeque<Bytes>,
     /// Columns are told once per watch.
@@ -61,7 +62,7 @@ impl Api {
                     + u64::try_from(self.registry.entropy.draw() % u128::from(SHORTEST))
                         .unwrap_or(0)
             });
-        let end = Instant::now() + Duration::from_secs(seconds);
+        let end = Box::pin(tokio::time::sleep(Duration::from_secs(seconds)));
         let bookmarks = query.bookmarks.then(|| {
             let mut interval = tokio::time::interval_at(Instant::now() + BOOKMARKS, BOOKMARKS);
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -89,10 +90,12 @@ impl Api {
         } else {
             asked.unwrap_or_else(|| self.registry.store.read().revision())
         };
-        let scope = if namespace.is_empty() {
-            Scope::All
-        } else {
-            Scope::Namespace(namespace.into())
+        let scope = match (namespace, watch.selection.name()) {
+            (namespace, Some(name)) if !kind.namespaced || !namespace.is_empty() => {
+                Scope::Object(namespace.into(), name.into())
+            }
+            ("", _) => Scope::All,
+            (namespace, _) => Scope::Namespace(namespace.into()),
         };
         match self.registry.store.feed(&resource_of(kind), scope, from) {
             Ok(feed) => watch.feed = Some(feed),
@@ -191,7 +194,7 @@ impl Watch {
                     Err(expired) => return Some(self.give_up(expired)),
                 },
                 () = tick(&mut self.bookmarks) => return Some(self.catch_up_and_bookmark()),
-                () = tokio::time::sleep_until(self.end) => {
+                () = &mut self.end => {
                     let last = self.bookmarks.is_some().then(|| self.catch_up_and_bookmark());
                     self.feed = None;
                     return last;
@@ -222,20 +225,29 @@ impl Watch {
     }
 
     fn lines(&mut self, events: &[Arc<Event>]) -> Option<Bytes> {
-        let mut text = Vec::new();
-        for event in events {
-            let seen = watch::translate(event, |object| self.selection.matches(object));
-            if let Some((sort, object)) = seen {
-                let how = Line {
-                    api: &self.api,
-                    kind: self.kind,
-                    answer: self.answer,
-                    query: &self.query,
-                };
-                text.extend_from_slice(&line(&mut self.told_columns, &how, sort, &object));
-            }
-        }
-        (!text.is_empty()).then(|| text.into())
+        let everything = self.selection.is_everything();
+        let mut lines = events.iter().filter_map(|event| {
+            let (sort, object) = if everything {
+                (event.sort(), Arc::clone(&event.object))
+            } else {
+                watch::translate(event, |object| self.selection.matches(object))?
+            };
+            let how = Line {
+                api: &self.api,
+                kind: self.kind,
+                answer: self.answer,
+                query: &self.query,
+            };
+            Some(line(&mut self.told_columns, &how, sort, &object))
+        });
+        let first = lines.next()?;
+        // One alone is what everybody gets, as it lies in memory.
+        let Some(second) = lines.next() else {
+            return Some(first);
+        };
+        let mut text = [first, second].concat();
+        lines.for_each(|line| text.extend_from_slice(&line));
+        Some(text.into())
     }
 
     fn bookmark(&self, revision: u64, ends_initial_events: bool) -> Bytes {
@@ -257,7 +269,7 @@ impl Watch {
             object["metadata"]["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
         }
         match self.answer.encoding {
-            Encoding::Json => frame("BOOKMARK", object.to_string().as_bytes()),
+            Encoding::Json => store::line("BOOKMARK", object.to_string().as_bytes()),
             Encoding::Protobuf => {
                 let object = protobuf::object(&object).unwrap_or_default();
                 protobuf::event("BOOKMARK", &object).into()
@@ -285,6 +297,10 @@ struct Line<'w> {
 }
 
 fn line(told_columns: &mut bool, how: &Line<'_>, sort: Sort, object: &Stored) -> Bytes {
+    let plain = how.answer.form == Form::Object && how.answer.encoding == Encoding::Json;
+    if plain && object.is_served_as_stored(how.kind) {
+        return object.line(sort);
+    }
     let text = match how.answer.form {
         Form::Object | Form::Metadata => how.api.render(how.kind, how.answer, how.query, object),
         Form::Table => {
@@ -299,26 +315,16 @@ fn line(told_columns: &mut bool, how: &Line<'_>, sort: Sort, object: &Stored) ->
         }
     };
     match how.answer.encoding {
-        Encoding::Json => frame(sort.name(), &text),
+        Encoding::Json => store::line(sort.name(), &text),
         Encoding::Protobuf => protobuf::event(sort.name(), &text).into(),
     }
-}
-
-fn frame(sort: &str, object: &[u8]) -> Bytes {
-    let mut frame = Vec::with_capacity(object.len() + 48);
-    frame.extend_from_slice(br#"{"type":""#);
-    frame.extend_from_slice(sort.as_bytes());
-    frame.extend_from_slice(br#"","object":"#);
-    frame.extend_from_slice(object);
-    frame.extend_from_slice(b"}\n");
-    frame.into()
 }
 
 fn error_line(encoding: Encoding, expired: Expired) -> Bytes {
     let Expired { asked, oldest } = expired;
     let refusal = Refusal::expired(format!("too old resource version: {asked} ({oldest})"));
     match encoding {
-        Encoding::Json => frame("ERROR", refusal.status().to_string().as_bytes()),
+        Encoding::Json => store::line("ERROR", refusal.status().to_string().as_bytes()),
         Encoding::Protobuf => {
             let status = protobuf::object(&refusal.status()).unwrap_or_default();
             protobuf::event("ERROR", &status).into()

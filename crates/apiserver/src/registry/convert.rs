@@ -25,12 +25,6 @@ fn is_new_event(kind: &KindInfo) -> bool {
     kind.group == "events.k8s.io"
 }
 
-/// Whether objects of a defined kind may be stored under another version than this.
-fn is_other_version(kind: &KindInfo) -> bool {
-    // The storage version may have changed since an object was written.
-    kind.custom.is_some()
-}
-
 /// The resource that a kind is stored under.
 pub fn resource_of(kind: &KindInfo) -> String {
     if is_new_event(kind) {
@@ -51,6 +45,8 @@ pub(crate) fn stored_kind(kind: &'static KindInfo) -> &'static KindInfo {
 
 /// Objects in the form in which a kind is served.
 pub trait Served {
+    /// Whether the text is served as it is stored.
+    fn is_served_as_stored(&self, kind: &KindInfo) -> bool;
     /// The JSON text.
     fn text(&self, kind: &KindInfo) -> Bytes;
     /// The parsed object.
@@ -60,11 +56,22 @@ pub trait Served {
 }
 
 impl Served for Stored {
+    fn is_served_as_stored(&self, kind: &KindInfo) -> bool {
+        if kind.custom.is_none() {
+            return !is_new_event(kind);
+        }
+        // The storage version may have changed since the object was written.
+        let text = self.json.strip_prefix(br#"{"apiVersion":""#);
+        let version = kind.api_version();
+        let rest = text.and_then(|text| text.strip_prefix(version.as_bytes()));
+        rest.is_some_and(|rest| rest.starts_with(b"\""))
+    }
+
     fn text(&self, kind: &KindInfo) -> Bytes {
-        if is_new_event(kind) || is_other_version(kind) {
-            self.parsed(kind).to_string().into()
-        } else {
+        if self.is_served_as_stored(kind) {
             self.json.clone()
+        } else {
+            self.parsed(kind).to_string().into()
         }
     }
 

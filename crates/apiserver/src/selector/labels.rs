@@ -1,7 +1,7 @@
 //! Label selectors: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`.
 
 use super::SelectorError;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// A parsed label selector; the default selects everything.
@@ -55,15 +55,22 @@ impl Labels {
         let labels = object
             .pointer("/metadata/labels")
             .and_then(Value::as_object);
-        self.requirements.iter().all(|r| r.holds(labels))
+        let value = |key: &str| labels.and_then(|l| l.get(key)).and_then(Value::as_str);
+        self.requirements.iter().all(|r| r.holds(value(&r.key)))
+    }
+
+    /// Whether these labels, sorted by key, satisfy every requirement.
+    pub fn match_pairs(&self, labels: &[(Box<str>, Box<str>)]) -> bool {
+        let value = |key: &str| {
+            let at = labels.binary_search_by(|(label, _)| (**label).cmp(key));
+            at.ok().map(|at| &*labels[at].1)
+        };
+        self.requirements.iter().all(|r| r.holds(value(&r.key)))
     }
 }
 
 impl Requirement {
-    fn holds(&self, labels: Option<&Map<String, Value>>) -> bool {
-        let value = labels
-            .and_then(|l| l.get(&self.key))
-            .and_then(Value::as_str);
+    fn holds(&self, value: Option<&str>) -> bool {
         let number = || value.and_then(|v| v.parse::<i64>().ok());
         match &self.wants {
             Wants::Present => value.is_some(),

@@ -3,10 +3,10 @@
 //! A [`Batch`] never touches the [`State`] that it stands on, so that a commit that fails
 //! leaves no trace.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::object::{Draft, Stored};
+use super::object::{Draft, Sort, Stored};
 use super::state::{Event, State};
 use super::{Key, WriteError};
 
@@ -47,7 +47,6 @@ pub enum Expect {
 pub(super) struct Batch {
     pub(super) revision: u64,
     overlay: BTreeMap<Key, Option<Arc<Stored>>>,
-    pub(super) touched: BTreeSet<Arc<str>>,
     pub(super) events: Vec<Arc<Event>>,
 }
 
@@ -57,7 +56,6 @@ impl Batch {
         Self {
             revision,
             overlay: BTreeMap::new(),
-            touched: BTreeSet::new(),
             events: Vec::new(),
         }
     }
@@ -88,14 +86,15 @@ impl Batch {
         }
         let revision = self.revision + 1;
         let (object, deleted) = match (change, &before) {
-            (Change::Put(draft), _) => (Arc::new(draft.at(revision)), false),
-            (Change::Delete, Some(before)) => (Arc::new(before.at(revision)), true),
+            (Change::Put(draft), None) => (draft.become_event(Sort::Added, revision), false),
+            (Change::Put(draft), Some(_)) => (draft.become_event(Sort::Modified, revision), false),
+            (Change::Delete, Some(before)) => (before.become_event(Sort::Deleted, revision), true),
             (Change::Delete, None) => return Err(WriteError::Gone(key)),
         };
+        let object = Arc::new(object);
         self.revision = revision;
         self.overlay
             .insert(key.clone(), (!deleted).then(|| Arc::clone(&object)));
-        self.touched.insert(Arc::clone(&key.resource));
         self.events.push(Arc::new(Event {
             key,
             object: Arc::clone(&object),

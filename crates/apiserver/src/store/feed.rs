@@ -15,12 +15,14 @@ use super::state::{Event, Expired};
 const CHUNK: usize = 256;
 
 /// Which part of a resource a feed covers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// Every namespace, or a cluster-scoped resource.
     All,
     /// One namespace.
     Namespace(Arc<str>),
+    /// One object, by its namespace and name.
+    Object(Arc<str>, Arc<str>),
 }
 
 /// The position of one reader.
@@ -97,6 +99,9 @@ impl Scope {
         match self {
             Self::All => true,
             Self::Namespace(namespace) => event.key.namespace == *namespace,
+            Self::Object(namespace, name) => {
+                event.key.namespace == *namespace && event.key.name == *name
+            }
         }
     }
 }

@@ -5,6 +5,7 @@
 //! see durable writes only. It must never know what a kind means, and never wait for a
 //! reader.
 
+mod audience;
 mod backup;
 mod batch;
 mod feed;
@@ -13,6 +14,7 @@ mod key;
 mod log;
 mod medium;
 mod object;
+mod page;
 #[cfg(test)]
 mod power;
 mod record;
@@ -34,7 +36,9 @@ pub use batch::{Change, Expect, Write};
 pub use feed::{Feed, Scope};
 pub use key::Key;
 pub use log::LogError;
-pub use object::{Draft, MalformedObject, Meta, Stored};
+pub(crate) use object::line;
+pub use object::{Draft, MalformedObject, Meta, Sort, Stored};
+pub use page::{Page, Place, Wanted};
 pub use state::{Event, Expired, State};
 
 use medium::Directory;
@@ -207,7 +211,9 @@ impl Store {
                 let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
                 let mut batch = batch::Batch::on(&state);
                 let object = batch.stage(&state, write)?;
-                state.apply(batch);
+                let news = state.apply(batch);
+                drop(state);
+                news.tell();
                 Ok(object)
             }
             Backend::Disk { queue, .. } => {
@@ -237,7 +243,7 @@ impl Store {
     pub fn feed(&self, resource: &str, scope: Scope, after: u64) -> Result<Feed, Expired> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         drop(state.events_after(resource, after)?);
-        let changes = state.changes(resource);
+        let changes = state.changes(resource, &scope);
         drop(state);
         Ok(Feed::new(self.clone(), resource, scope, after, changes))
     }

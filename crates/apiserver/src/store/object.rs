@@ -2,7 +2,9 @@
 //!
 //! The text is the answer to a GET as it stands, so reads never serialize. Only the
 //! writer knows an object's revision, so a [`Draft`] leaves a gap for it and the writer
-//! fills the gap with a copy, without parsing.
+//! fills the gap with a copy, without parsing. That copy is made as the line of a watch that tells
+//! of the change, with the object's text within: one piece of memory, encoded once, is the answer
+//! to a GET, the item of a list and the event of every watcher.
 
 use std::sync::{Arc, OnceLock};
 
@@ -40,8 +42,32 @@ pub struct Stored {
     /// What the server reads without parsing the text.
     pub meta: Arc<Meta>,
     gap: usize,
+    /// How the text came to be, and the line of a watch that tells so, around the text.
+    line: Option<(Sort, Bytes)>,
     /// The object in another encoding, made when first asked for.
     encoded: OnceLock<Bytes>,
+}
+
+/// What happened to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    /// It was not there before.
+    Added,
+    /// It was there before.
+    Modified,
+    /// It is gone.
+    Deleted,
+}
+
+impl Sort {
+    /// The `type` of a watch event.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
 }
 
 /// The text of a stored object isn't the JSON of a Kubernetes object.
@@ -100,28 +126,115 @@ impl Draft {
 
     /// Fills in the revision.
     pub fn at(&self, revision: u64) -> Stored {
-        let json = splice(&self.json[..self.gap], revision, &self.json[self.gap..]);
+        let text = Text {
+            head: &self.json[..self.gap],
+            tail: &self.json[self.gap..],
+            meta: &self.meta,
+        };
+        text.at(revision)
+    }
+
+    /// Fills in the revision, for a change of this sort.
+    pub(super) fn become_event(&self, sort: Sort, revision: u64) -> Stored {
+        let text = Text {
+            head: &self.json[..self.gap],
+            tail: &self.json[self.gap..],
+            meta: &self.meta,
+        };
+        text.of_event(sort, revision)
+    }
+}
+
+/// A text around the gap for its revision.
+struct Text<'t> {
+    head: &'t [u8],
+    tail: &'t [u8],
+    meta: &'t Arc<Meta>,
+}
+
+impl Text<'_> {
+    fn at(&self, revision: u64) -> Stored {
+        let digits = revision.to_string();
+        self.stored(revision, self.around(&digits, [b"", b"", b""], b""), None)
+    }
+
+    fn of_event(&self, sort: Sort, revision: u64) -> Stored {
+        let digits = revision.to_string();
+        let [begin, name, between] = opening(sort);
+        let line = self.around(&digits, [begin, name, between], CLOSING);
+        let from = begin.len() + name.len() + between.len();
+        let json = line.slice(from..line.len() - CLOSING.len());
+        self.stored(revision, json, Some((sort, line)))
+    }
+
+    fn around(&self, digits: &str, before: [&[u8]; 3], after: &[u8]) -> Bytes {
+        let [begin, name, between] = before;
+        [
+            begin,
+            name,
+            between,
+            self.head,
+            digits.as_bytes(),
+            self.tail,
+            after,
+        ]
+        .concat()
+        .into()
+    }
+
+    fn stored(&self, revision: u64, json: Bytes, line: Option<(Sort, Bytes)>) -> Stored {
         Stored {
             revision,
             json,
-            meta: Arc::clone(&self.meta),
-            gap: self.gap,
+            meta: Arc::clone(self.meta),
+            gap: self.head.len(),
+            line,
             encoded: OnceLock::new(),
         }
     }
 }
 
+/// What stands before an object in the line of a watch.
+fn opening(sort: Sort) -> [&'static [u8]; 3] {
+    [br#"{"type":""#, sort.name().as_bytes(), br#"","object":"#]
+}
+
+/// What stands behind it.
+const CLOSING: &[u8] = b"}\n";
+
+/// The line of a watch around an object's text.
+pub(crate) fn line(sort: &str, object: &[u8]) -> Bytes {
+    let [begin, _, between] = opening(Sort::Added);
+    [begin, sort.as_bytes(), between, object, CLOSING]
+        .concat()
+        .into()
+}
+
 impl Stored {
     /// The same object under another revision: what a DELETED event carries.
     pub(crate) fn at(&self, revision: u64) -> Stored {
+        self.around_gap().at(revision)
+    }
+
+    /// The same, for a change of this sort.
+    pub(super) fn become_event(&self, sort: Sort, revision: u64) -> Stored {
+        self.around_gap().of_event(sort, revision)
+    }
+
+    fn around_gap(&self) -> Text<'_> {
         let after = self.gap + decimal_length(self.revision);
-        let json = splice(&self.json[..self.gap], revision, &self.json[after..]);
-        Stored {
-            revision,
-            json,
-            meta: Arc::clone(&self.meta),
-            gap: self.gap,
-            encoded: OnceLock::new(),
+        Text {
+            head: &self.json[..self.gap],
+            tail: &self.json[after..],
+            meta: &self.meta,
+        }
+    }
+
+    /// The line of a watch that tells of a change of this sort to the object as it stands.
+    pub fn line(&self, sort: Sort) -> Bytes {
+        match &self.line {
+            Some((ours, line)) if *ours == sort => line.clone(),
+            _ => line(sort.name(), &self.json),
         }
     }
 
@@ -167,6 +280,7 @@ impl Stored {
             json: Bytes::copy_from_slice(json),
             meta,
             gap,
+            line: None,
             encoded: OnceLock::new(),
         })
     }
@@ -176,10 +290,13 @@ impl Meta {
     fn of(object: &Value) -> Self {
         let metadata = &object["metadata"];
         let labels = metadata["labels"].as_object().map(|labels| {
-            labels
-                .iter()
-                .map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or("").into()))
-                .collect()
+            let pairs = labels.iter();
+            let pair = |(key, value): (&String, &Value)| {
+                (key.as_str().into(), value.as_str().unwrap_or("").into())
+            };
+            let mut pairs: Vec<(Box<str>, Box<str>)> = pairs.map(pair).collect();
+            pairs.sort_unstable();
+            pairs.into()
         });
         let owners = metadata["ownerReferences"].as_array().map(|owners| {
             owners
@@ -216,15 +333,6 @@ fn write_field(json: &mut Vec<u8>, name: &str, value: &Value) {
     serde_json::to_writer(&mut *json, name).expect("writing to memory doesn't fail");
     json.push(b':');
     serde_json::to_writer(&mut *json, value).expect("a Value has string keys only");
-}
-
-fn splice(head: &[u8], revision: u64, tail: &[u8]) -> Bytes {
-    let digits = revision.to_string();
-    let mut json = Vec::with_capacity(head.len() + digits.len() + tail.len());
-    json.extend_from_slice(head);
-    json.extend_from_slice(digits.as_bytes());
-    json.extend_from_slice(tail);
-    json.into()
 }
 
 fn decimal_length(number: u64) -> usize {

@@ -306,7 +306,7 @@ fn write_until_the_cut(folder: &Cuttable, dice: &mut Dice, groups: usize) -> His
             continue;
         }
         let committed = log.commit(&batch);
-        state.apply(batch);
+        drop(state.apply(batch));
         history.pictures.push((state.revision(), picture(&state)));
         if committed.is_err() {
             return history;
@@ -322,7 +322,7 @@ fn write_until_the_cut(folder: &Cuttable, dice: &mut Dice, groups: usize) -> His
             let mut since = Vec::new();
             if !late.events().is_empty() {
                 let committed = log.commit(&late);
-                state.apply(late);
+                drop(state.apply(late));
                 history.pictures.push((state.revision(), picture(&state)));
                 if committed.is_err() {
                     return history;
@@ -387,7 +387,7 @@ fn check(found: &Cuttable, history: &History, at: (u64, usize)) {
     };
     batch.stage(&state, write).unwrap();
     log.commit(&batch).unwrap();
-    state.apply(batch);
+    drop(state.apply(batch));
     drop(log);
     let (_, again) = Log::open(&found.shared()).unwrap();
     assert_eq!(picture(&again), picture(&state));

@@ -4,13 +4,16 @@
 //! therefore see commits only, in the order of their revisions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
 use super::Key;
+use super::audience::{Audience, News};
 use super::batch::Batch;
-use super::object::Stored;
+use super::feed::Scope;
+use super::object::{Sort, Stored};
 
 /// How many events of one resource are kept for watches to resume from.
 const WINDOW_EVENTS: usize = 10_000;
@@ -37,6 +40,15 @@ impl Event {
     pub fn revision(&self) -> u64 {
         self.object.revision
     }
+
+    /// What happened, to those who see every object.
+    pub fn sort(&self) -> Sort {
+        match (&self.before, self.deleted) {
+            (_, true) => Sort::Deleted,
+            (None, false) => Sort::Added,
+            (Some(_), false) => Sort::Modified,
+        }
+    }
 }
 
 /// Everything readers can see.
@@ -50,11 +62,15 @@ pub struct State {
     revisions: watch::Sender<u64>,
 }
 
+/// The objects of one namespace, by name.
+pub(super) type Names = BTreeMap<Arc<str>, Arc<Stored>>;
+
 #[derive(Debug)]
 struct Resource {
-    objects: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<Stored>>>,
+    objects: BTreeMap<Arc<str>, Names>,
     window: Window,
-    changed: watch::Sender<u64>,
+    changed_at: u64,
+    audience: Audience,
 }
 
 #[derive(Debug)]
@@ -149,25 +165,22 @@ impl State {
         (self.revision, objects.collect())
     }
 
-    /// The objects of a resource as they were at an earlier revision.
-    pub fn list_at(
-        &self,
+    /// The objects of one namespace of a resource.
+    pub(super) fn names(&self, resource: &str, namespace: &str) -> Option<(&Arc<str>, &Names)> {
+        let objects = &self.resources.get(resource)?.objects;
+        objects.get_key_value(namespace)
+    }
+
+    /// The namespaces of a resource from one on, and their objects.
+    pub(super) fn namespaces_from<'s>(
+        &'s self,
         resource: &str,
-        namespace: Option<&str>,
-        revision: u64,
-    ) -> Result<BTreeMap<Key, Arc<Stored>>, Expired> {
-        let mut objects: BTreeMap<Key, Arc<Stored>> = self.entries(resource, namespace).collect();
-        let later: Vec<_> = self.events_after(resource, revision)?.collect();
-        for event in later.into_iter().rev() {
-            if namespace.is_some_and(|wanted| wanted != &*event.key.namespace) {
-                continue;
-            }
-            match &event.before {
-                Some(before) => objects.insert(event.key.clone(), Arc::clone(before)),
-                None => objects.remove(&event.key),
-            };
-        }
-        Ok(objects)
+        from: Bound<&str>,
+    ) -> impl Iterator<Item = (&'s Arc<str>, &'s Names)> + use<'s> {
+        let resource = self.resources.get(resource);
+        let range =
+            resource.map(|resource| resource.objects.range::<str, _>((from, Bound::Unbounded)));
+        range.into_iter().flatten()
     }
 
     /// Like [`State::list`], with whole keys.
@@ -216,12 +229,12 @@ impl State {
     /// The revision of the last change to a resource that this process has seen.
     pub fn changed_at(&self, resource: &str) -> u64 {
         let resource = self.resources.get(resource);
-        resource.map_or(0, |resource| *resource.changed.borrow())
+        resource.map_or(0, |resource| resource.changed_at)
     }
 
-    /// Tells when a resource changes; the value is the revision of its last change.
-    pub(super) fn changes(&mut self, resource: &str) -> watch::Receiver<u64> {
-        self.resource(resource).changed.subscribe()
+    /// Tells when something of a resource changes.
+    pub(super) fn changes(&mut self, resource: &str, scope: &Scope) -> watch::Receiver<u64> {
+        self.resource(resource).audience.listen(scope)
     }
 
     /// Tells when the newest revision changes.
@@ -234,8 +247,9 @@ impl State {
         self.dependents.get(uid).into_iter().flatten()
     }
 
-    /// Makes a batch visible.
-    pub(super) fn apply(&mut self, batch: Batch) {
+    /// Makes a batch visible; answers with those who wait for what is in it.
+    pub(super) fn apply(&mut self, batch: Batch) -> News {
+        let mut news = News::default();
         for event in batch.events {
             let now = (!event.deleted).then_some(&event.object);
             self.index(&event.key, event.before.as_ref(), now);
@@ -245,19 +259,13 @@ impl State {
             } else {
                 resource.put(&event.key, Arc::clone(&event.object));
             }
+            resource.changed_at = event.revision();
+            resource.audience.concerned(&event.key, &mut news);
             resource.window.push(event);
         }
         self.revision = batch.revision;
-        for name in &batch.touched {
-            let resource = self.resource(name);
-            let last = resource
-                .window
-                .events
-                .back()
-                .map_or(0, |event| event.revision());
-            resource.changed.send_replace(last);
-        }
         self.revisions.send_replace(self.revision);
+        news
     }
 
     fn resource(&mut self, name: &str) -> &mut Resource {
@@ -267,11 +275,11 @@ impl State {
                 bytes: 0,
                 forgotten: self.base,
             };
-            let changed = watch::Sender::new(self.base);
             let resource = Resource {
                 objects: BTreeMap::new(),
                 window,
-                changed,
+                changed_at: self.base,
+                audience: Audience::default(),
             };
             self.resources.insert(name.into(), resource);
         }

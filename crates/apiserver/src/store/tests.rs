@@ -291,12 +291,124 @@ async fn the_past_can_be_listed_within_the_window() {
     store.write(update("a", a.revision, "later")).await.unwrap();
     store.write(delete("b", b.revision)).await.unwrap();
     store.write(create("c")).await.unwrap();
-    let past = store.read().list_at(PODS, None, b.revision).unwrap();
+    let page = |after, limit| {
+        let wanted = Wanted {
+            namespace: None,
+            revision: b.revision,
+            after,
+            limit,
+        };
+        store.read().page(PODS, &wanted).unwrap()
+    };
+    let past = page(None, usize::MAX).objects.into_iter();
     let past: BTreeMap<_, _> = past
-        .into_iter()
-        .map(|(key, object)| (key.name.to_string(), (object.revision, object.value())))
+        .map(|((_, name), object)| (name.to_string(), (object.revision, object.value())))
         .collect();
     assert_eq!(past, then);
+    let first = page(None, 1);
+    assert_eq!((&*first.objects[0].0.1, first.remaining), ("a", 1));
+    let second = page(Some(("default", "a")), 1);
+    assert_eq!((&*second.objects[0].0.1, second.remaining), ("b", 0));
+    assert!(page(Some(("default", "b")), 1).objects.is_empty());
+}
+
+#[tokio::test]
+async fn pages_put_together_are_the_whole_however_it_changed_meanwhile() {
+    let store = Store::open(&Storage::Memory).unwrap();
+    let put = |namespace: &str, name: &str, expect| Write {
+        key: Key::new(PODS, namespace, name),
+        change: Change::Put(Draft::new(&object(name, "x"))),
+        expect,
+        requires: None,
+    };
+    for n in 0..40 {
+        let (namespace, name) = (format!("n{}", n % 3), format!("p{n}"));
+        let write = put(&namespace, &name, Expect::Absent);
+        store.write(write).await.unwrap();
+    }
+    let revision = store.read().revision();
+    let everything = |namespace, limit| {
+        let mut all = Vec::new();
+        let mut after: Option<(String, String)> = None;
+        loop {
+            let wanted = Wanted {
+                namespace,
+                revision,
+                after: after
+                    .as_ref()
+                    .map(|(at, name)| (at.as_str(), name.as_str())),
+                limit,
+            };
+            let page = store.read().page(PODS, &wanted).unwrap();
+            for ((at, name), object) in page.objects {
+                after = Some((at.to_string(), name.to_string()));
+                all.push((at, name, object.revision));
+            }
+            if page.remaining == 0 {
+                return all;
+            }
+        }
+    };
+    let (whole, part) = (
+        everything(None, usize::MAX),
+        everything(Some("n1"), usize::MAX),
+    );
+    assert_eq!((whole.len(), part.len()), (40, 13));
+    assert!(whole.is_sorted() && part.iter().all(|(at, ..)| &**at == "n1"));
+    for n in 0..30 {
+        let (namespace, name) = (format!("n{}", n % 4), format!("p{n}"));
+        let key = Key::new(PODS, &namespace, &name);
+        let write = match store.get(&key).map(|found| found.revision) {
+            Some(found) if n % 2 == 0 => put(&namespace, &name, Expect::Revision(found)),
+            Some(found) => Write {
+                key,
+                change: Change::Delete,
+                expect: Expect::Revision(found),
+                requires: None,
+            },
+            None => put(&namespace, &name, Expect::Absent),
+        };
+        store.write(write).await.unwrap();
+        for limit in [1, 7, 100] {
+            assert_eq!(everything(None, limit), whole);
+            assert_eq!(everything(Some("n1"), limit), part);
+        }
+    }
+}
+
+#[tokio::test]
+async fn all_watchers_and_readers_share_one_text() {
+    let store = Store::open(&Storage::Memory).unwrap();
+    let made = store.write(create("a")).await.unwrap();
+    let line = made.line(Sort::Added);
+    assert!(std::ptr::eq(
+        &raw const line[0],
+        &raw const made.line(Sort::Added)[0]
+    ));
+    assert!(line.as_ptr_range().contains(&made.json.as_ptr()));
+    let told: Value = serde_json::from_slice(&line).unwrap();
+    assert_eq!(
+        told,
+        serde_json::json!({ "type": "ADDED", "object": made.value() })
+    );
+    let told: Value = serde_json::from_slice(&made.line(Sort::Deleted)).unwrap();
+    assert_eq!(
+        told["type"], "DELETED",
+        "one that wasn't written so is made"
+    );
+    let changed = store.write(update("a", made.revision, "b")).await.unwrap();
+    assert!(
+        changed
+            .line(Sort::Modified)
+            .starts_with(br#"{"type":"MODIFIED","object":{"#)
+    );
+    store.write(delete("a", changed.revision)).await.unwrap();
+    let mut feed = store.feed(PODS, Scope::All, changed.revision).unwrap();
+    let gone = feed.take().unwrap();
+    assert_eq!(gone[0].sort(), Sort::Deleted);
+    let line = gone[0].object.line(Sort::Deleted);
+    let told: Value = serde_json::from_slice(&line).unwrap();
+    assert_eq!(told["object"], gone[0].object.value());
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 //! The one writer of a store on disk: takes what is queued, commits it as one group,
-//! makes it visible, acknowledges it.
+//! makes it visible, acknowledges it, has the readers woken.
 //!
 //! While a group waits for the medium, the next one gathers in the queue: the more load,
 //! the more writes share one flush. The thread never waits for a reader, nor for the file
@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::WriteError;
+use super::audience::Herald;
 use super::batch::{Batch, Write};
 use super::log::{CommitError, Fresh, Log, LogError, write_new};
 use super::object::Stored;
@@ -45,10 +46,11 @@ pub(super) fn start(
     lock: Option<File>,
 ) -> std::io::Result<(mpsc::Sender<Queued>, JoinHandle<()>)> {
     let (sender, receiver) = mpsc::channel(QUEUE);
+    let herald = Herald::start()?;
     let thread = std::thread::Builder::new()
         .name("store-writer".to_owned())
         .spawn(move || {
-            Writer::new(log, shared).run(receiver);
+            Writer::new(log, shared, herald).run(receiver);
             // Held as long as the file may be written.
             drop(lock);
         })?;
@@ -58,6 +60,7 @@ pub(super) fn start(
 struct Writer {
     log: Log,
     shared: Shared,
+    herald: Herald,
     rewriting: Option<Rewriting>,
 }
 
@@ -68,10 +71,11 @@ struct Rewriting {
 }
 
 impl Writer {
-    fn new(log: Log, shared: Shared) -> Self {
+    fn new(log: Log, shared: Shared, herald: Herald) -> Self {
         Self {
             log,
             shared,
+            herald,
             rewriting: None,
         }
     }
@@ -103,16 +107,15 @@ impl Writer {
             }
             batch
         };
+        let mut news = None;
         if !batch.events().is_empty() {
             let failure = match self.log.commit(&batch) {
                 Ok(()) => {
                     if let Some(rewriting) = &mut self.rewriting {
                         rewriting.since.push(self.log.last_group().to_vec());
                     }
-                    state
-                        .write()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .apply(batch);
+                    let mut state = state.write().unwrap_or_else(PoisonError::into_inner);
+                    news = Some(state.apply(batch));
                     None
                 }
                 Err(CommitError::Undone(error)) => {
@@ -135,6 +138,9 @@ impl Writer {
         for (answer, staged) in answers {
             // The caller may be gone; its write stands all the same.
             drop(answer.send(staged));
+        }
+        if let Some(news) = news {
+            self.herald.spread(news);
         }
     }
 

@@ -5,26 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::store::{Event, Stored};
-
-/// What happened to an object in a watcher's world.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sort {
-    Added,
-    Modified,
-    Deleted,
-}
-
-impl Sort {
-    /// The `type` of a watch event.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Added => "ADDED",
-            Self::Modified => "MODIFIED",
-            Self::Deleted => "DELETED",
-        }
-    }
-}
+use crate::store::{Event, Sort, Stored};
 
 /// Translates an event for a watcher that sees only objects that match.
 pub(crate) fn translate(
