@@ -14,6 +14,7 @@ pub mod claim;
 pub mod class;
 pub mod driver;
 pub mod event;
+pub mod grant;
 pub mod group_snapshot;
 pub mod kind;
 pub mod lease;
@@ -35,6 +36,7 @@ pub use claim::{Claim, ClaimPhase, ModifyStatus, ResizeStatus};
 pub use class::{BindingMode, ReclaimPolicy, StorageClass, VolumeAttributesClass};
 pub use driver::{CsiDriver, CsiNode, CsiStorageCapacity};
 pub use event::Event;
+pub use grant::ReferenceGrant;
 pub use group_snapshot::{
     VolumeGroupSnapshot, VolumeGroupSnapshotClass, VolumeGroupSnapshotContent,
 };

@@ -56,6 +56,14 @@ pub const PROVISIONING: &str = "provisioner.orlop.dev/in-progress";
 /// Claim: beside [`PROVISIONING`], the topology segment that CreateVolume was asked for, so that
 /// the call can be repeated when the node is gone.
 pub const PROVISIONING_PLACE: &str = "provisioner.orlop.dev/place";
+/// Claim: beside [`PROVISIONING`], what the volume shall be filled with, so that the call can be
+/// repeated when snapshot or source claim is gone.
+pub const PROVISIONING_SOURCE: &str = "provisioner.orlop.dev/source";
+/// Claim finalizer: volumes are being cloned from it.
+pub const CLONE_PROTECTION: &str = "provisioner.storage.kubernetes.io/cloning-protection";
+/// Snapshot finalizer: volumes are being made from it.
+pub const SNAPSHOT_SOURCE_PROTECTION: &str =
+    "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
 /// Prefix of the attacher's finalizer on attachments and volumes; the sanitised driver name follows.
 pub const ATTACHER_PREFIX: &str = "external-attacher/";
 
@@ -117,6 +125,12 @@ pub const GROUP_SNAPSHOT_CONTENT_BOUND: &str =
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 /// Class parameter and context keys that belong to Kubernetes, not to the driver.
 pub const CSI_PARAMETER_PREFIX: &str = "csi.storage.k8s.io/";
+/// Snapshot content: volumes of the other mode may be made from it when it reads `true`.
+pub const ALLOW_MODE_CHANGE: &str = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
+/// Label of a CSIStorageCapacity: the driver that it is of.
+pub const CAPACITY_DRIVER: &str = "csi.storage.k8s.io/drivername";
+/// Label of a CSIStorageCapacity: who keeps it up to date.
+pub const CAPACITY_MANAGER: &str = "csi.storage.k8s.io/managed-by";
 /// Node taint: an administrator vouches that the node is off.
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// Node label: the node's name.
