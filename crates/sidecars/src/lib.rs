@@ -10,6 +10,9 @@ pub mod attacher;
 mod capability;
 mod credentials;
 mod insist;
+mod patience;
 pub mod provisioner;
 pub mod registrar;
 pub mod resizer;
+
+pub use patience::RetryMetrics;

@@ -8,13 +8,19 @@
 //! outcome it doesn't know; call DeleteVolume for a volume that a live read doesn't show to
 //! be released, detached and without its claim; show a secret's value.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use orlop_csi::{Driver, DriverInfo, client::PluginService, proto::NodeGetInfoRequest};
+use orlop_csi::{
+    Driver, DriverInfo,
+    client::{ControllerCapability, PluginService},
+    proto::NodeGetInfoRequest,
+};
 use orlop_model::{Claim, CsiNode, Node, StorageClass, Volume, VolumeAttachment};
 use orlop_runtime::{Backoff, Change, Outcome, Process, Queue, work};
 use tokio::time::sleep;
 use tracing::{info, warn};
+
+use crate::patience::Patience;
 
 mod claims;
 mod decide;
@@ -22,8 +28,11 @@ mod intent;
 mod metrics;
 mod parameters;
 mod places;
+mod prepare;
 mod reclaim;
 mod request;
+mod source;
+mod sources;
 mod topology;
 mod volume;
 mod volumes;
@@ -33,6 +42,7 @@ pub(crate) use volumes::by_volume as attachments_by_volume;
 pub use metrics::Metrics;
 pub use parameters::ParameterError;
 pub use request::Refusal;
+pub use source::SourceError;
 pub use topology::{Immediate, Spread, TopologyError};
 
 /// Look again at once: what was decided on had changed.
@@ -67,6 +77,8 @@ pub struct Config {
     pub deployment: Deployment,
     /// Volumes are named after it and the claim's uid.
     pub volume_name_prefix: String,
+    /// How much of the uid is in the name, dashes left out; `None` for the uid as it is.
+    pub volume_name_uuid_length: Option<usize>,
     /// How far late-binding volumes may be from the selected node.
     pub spread: Spread,
     /// What immediate-binding volumes are told of places.
@@ -75,6 +87,16 @@ pub struct Config {
     pub default_fs_type: String,
     /// Whether the driver is told the names of claim and volume.
     pub extra_create_metadata: bool,
+    /// Whether volumes that many nodes may only read are attached to be read only.
+    pub controller_publish_readonly: bool,
+    /// Whether a snapshot is restored as the other volume mode only with its
+    /// administrator's word.
+    pub prevent_volume_mode_conversion: bool,
+    /// Whether claims may be filled from other namespaces, by ReferenceGrant.
+    pub cross_namespace_sources: bool,
+    /// How often snapshots are looked through for a finalizer that a crash left; zero for
+    /// never.
+    pub snapshot_sweep: Duration,
     /// Claims, and volumes, that are worked on at once.
     pub workers: usize,
     /// Waits between tries; the longest is also that of infeasible claims.
@@ -89,10 +111,15 @@ impl Default for Config {
             identity: String::new(),
             deployment: Deployment::Central,
             volume_name_prefix: "pvc".to_owned(),
+            volume_name_uuid_length: None,
             spread: Spread::default(),
             immediate: Immediate::default(),
             default_fs_type: String::new(),
             extra_create_metadata: false,
+            controller_publish_readonly: false,
+            prevent_volume_mode_conversion: true,
+            cross_namespace_sources: false,
+            snapshot_sweep: Duration::from_secs(300),
             workers: 100,
             retry: Backoff {
                 first: Duration::from_secs(1),
@@ -106,7 +133,14 @@ impl Default for Config {
 impl Config {
     /// The name of a claim's volume, the same every time.
     fn volume_name(&self, claim: &Claim) -> String {
-        format!("{}-{}", self.volume_name_prefix, claim.metadata.uid)
+        let (prefix, uid) = (&self.volume_name_prefix, &claim.metadata.uid);
+        match self.volume_name_uuid_length {
+            None => format!("{prefix}-{uid}"),
+            Some(length) => {
+                let digits: String = uid.chars().filter(|c| *c != '-').take(length).collect();
+                format!("{prefix}-{digits}")
+            }
+        }
     }
 }
 
@@ -171,7 +205,42 @@ async fn run(
     let recorder = process.recorder(component);
     let claim_queue = Queue::new(config.retry);
     let volume_queue = Queue::new(config.retry);
+    let source_queue = Queue::new(config.retry);
     let workers = config.workers;
+    let patience = Patience::new(
+        "provisioner",
+        config.retry,
+        process.clock,
+        config.metrics.retries.clone(),
+    );
+    let needed = sources::by_need(&process.cache());
+    let sources = Arc::new(sources::Sources {
+        cluster: process.cluster.clone(),
+        name: info.name.clone(),
+        claims: process.cache(),
+        volumes: process.cache(),
+        needed: needed.clone(),
+        guard: if config.prevent_volume_mode_conversion {
+            source::ModeGuard::On
+        } else {
+            source::ModeGuard::Off
+        },
+        across: config.cross_namespace_sources,
+    });
+    let prepare = prepare::Prepare {
+        cluster: process.cluster.clone(),
+        driver: driver.clone(),
+        name: info.name.clone(),
+        places: info
+            .serves(PluginService::VolumeAccessibilityConstraints)
+            .then(|| places::Places {
+                nodes: process.cache(),
+                csi_nodes: process.cache(),
+            }),
+        sources: sources.clone(),
+        config: config.clone(),
+        plans: prepare::Plans::default(),
+    };
     let claims = claims::Claims {
         cluster: process.cluster.clone(),
         driver: driver.clone(),
@@ -179,15 +248,12 @@ async fn run(
         claims: process.cache(),
         classes: process.cache(),
         volumes: process.cache(),
-        places: info
-            .serves(PluginService::VolumeAccessibilityConstraints)
-            .then(|| places::Places {
-                nodes: process.cache(),
-                csi_nodes: process.cache(),
-            }),
+        prepare,
+        sources: sources.clone(),
         recorder: recorder.clone(),
+        herald: process.recorder("external-provisioner"),
+        patience,
         config: config.clone(),
-        plans: claims::Plans::default(),
     };
     let volumes = volumes::Volumes {
         cluster: process.cluster.clone(),
@@ -201,13 +267,21 @@ async fn run(
         config,
     };
 
+    let sweep_every = match info.can(ControllerCapability::CreateDeleteSnapshot) {
+        true => claims.config.snapshot_sweep,
+        false => Duration::ZERO,
+    };
+
     feed_claims(process, info, &claim_queue);
+    sources::feed(process, needed, &claim_queue, &source_queue);
     feed_volumes(process, &claim_queue, &volume_queue, &info.name);
     claims.synced().await;
     process.cache::<VolumeAttachment>().synced().await;
     tokio::join!(
         work(claim_queue, workers, |key| claims.turn(key)),
         work(volume_queue, workers, |name| volumes.turn(name)),
+        sources.sweep(sweep_every, &source_queue),
+        work(source_queue.clone(), 1, |origin| sources.turn(origin)),
     );
 }
 
@@ -222,7 +296,7 @@ fn feed_claims(process: &Process, info: &DriverInfo, queue: &Queue<orlop_model::
     let (name, wake) = (info.name.clone(), queue.clone());
     claims.subscribe(move |change| {
         if let Change::Applied { old, new } = change
-            && new.provisioner() == Some(&name)
+            && decide::is_for(new, &name)
             && old.is_none_or(|old| claims::stirs(old, new))
         {
             wake.add(orlop_model::Kind::key(&***new));
@@ -231,11 +305,11 @@ fn feed_claims(process: &Process, info: &DriverInfo, queue: &Queue<orlop_model::
     let (name, wake) = (info.name.clone(), queue.clone());
     process.cache::<StorageClass>().subscribe(move |change| {
         if let Change::Applied { old, new } = change
-            && new.provisioner == name
             && old.is_none_or(|old| old.metadata.uid != new.metadata.uid)
         {
-            for claim in by_class.get(&new.metadata.name) {
-                wake.add(orlop_model::Kind::key(&*claim));
+            let waiting = by_class.get(&new.metadata.name);
+            for claim in waiting.iter().filter(|c| decide::is_for(c, &name)) {
+                wake.add(orlop_model::Kind::key(&**claim));
             }
         }
     });

@@ -49,6 +49,8 @@ pub struct Order {
     pub places: Vec<String>,
     /// How it is used.
     pub sharing: Sharing,
+    /// The volume that it is filled from.
+    pub source: Option<String>,
 }
 
 /// A volume and everything that was done with it.
@@ -128,6 +130,12 @@ impl Backend {
             }
             let what = format!("volume {id} is {found:?}, but asked for as {order:?}");
             return Err(self.breach("I20", Code::AlreadyExists, what));
+        }
+        if let Some(source) = &order.source
+            && !self.volumes.contains_key(source)
+        {
+            let what = format!("{id} asked for as a clone of {source}, which is not there");
+            return Err(self.breach("I12", Code::NotFound, what));
         }
         self.made += 1;
         let place = order.places.first().cloned();

@@ -243,6 +243,7 @@ impl proto::controller_server::Controller for FakeDriver {
             rpc::Type::CreateDeleteVolume,
             rpc::Type::PublishUnpublishVolume,
             rpc::Type::ExpandVolume,
+            rpc::Type::CloneVolume,
         ]
         .map(|kind| proto::ControllerServiceCapability {
             r#type: Some(Type::Rpc(Rpc {
@@ -262,8 +263,15 @@ impl proto::controller_server::Controller for FakeDriver {
         let request = request.into_inner();
         let order = order(&request);
         let name = order.name.clone();
+        let content_source = request.volume_content_source;
         let make = move |backend: &mut Backend| {
             self.witness.before_create(&order.name);
+            let made = format!("vol-{}", order.name);
+            if let Some(source) = &order.source
+                && !backend.volumes().contains_key(&made)
+            {
+                self.witness.before_clone(source);
+            }
             let (capacity_bytes, name) = (order.bytes, order.name.clone());
             let volume_id = backend.create(order)?;
             let place = backend
@@ -278,7 +286,7 @@ impl proto::controller_server::Controller for FakeDriver {
                 volume_id,
                 accessible_topology: topology.into_iter().collect(),
                 volume_context: BTreeMap::from([("made-for".to_owned(), name)]),
-                ..Default::default()
+                content_source,
             };
             Ok(proto::CreateVolumeResponse {
                 volume: Some(volume),
@@ -362,7 +370,7 @@ impl proto::controller_server::Controller for FakeDriver {
 }
 
 fn order(request: &proto::CreateVolumeRequest) -> Order {
-    use proto::volume_capability::access_mode::Mode;
+    use proto::{volume_capability::access_mode::Mode, volume_content_source::Type};
     let many = request.volume_capabilities.iter().any(|capability| {
         let mode = capability
             .access_mode
@@ -395,6 +403,14 @@ fn order(request: &proto::CreateVolumeRequest) -> Order {
         } else {
             Sharing::OneNode
         },
+        source: request
+            .volume_content_source
+            .as_ref()
+            .and_then(|content| content.r#type.as_ref())
+            .map(|content| match content {
+                Type::Volume(volume) => volume.volume_id.clone(),
+                Type::Snapshot(snapshot) => snapshot.snapshot_id.clone(),
+            }),
     }
 }
 

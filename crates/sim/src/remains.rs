@@ -19,8 +19,10 @@ pub fn of(world: &World, root: &Path) -> String {
         lines.extend(volumes.map(|(id, volume)| {
             let (attached, nodes) = (&volume.attached, &volume.nodes);
             let (bytes, files) = (volume.bytes, volume.file_system);
+            let source = volume.order.source.iter();
+            let filled: String = source.map(|source| format!(", from {source}")).collect();
             format!(
-                "backend {id}: {bytes} bytes, {files} of files, attached {attached:?}, \
+                "backend {id}: {bytes} bytes, {files} of files{filled}, attached {attached:?}, \
                  on nodes {nodes:?}"
             )
         }));

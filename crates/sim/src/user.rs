@@ -68,6 +68,20 @@ impl User {
         .await;
     }
 
+    /// Creates a claim that is filled from another one.
+    pub async fn clone_of(&self, name: &str, source: &str) {
+        self.create::<Claim>(json!({
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "fast",
+                "resources": {"requests": {"storage": "1Gi"}},
+                "dataSource": {"kind": "PersistentVolumeClaim", "name": source},
+            },
+        }))
+        .await;
+    }
+
     /// Asks for another size of a claim.
     pub async fn resize(&self, name: &str, size: &str) {
         let body = json!({"spec": {"resources": {"requests": {"storage": size}}}});

@@ -158,6 +158,11 @@ impl Witness {
         self.judge(|objects, _| rules::create(objects, name));
     }
 
+    /// A volume is about to be cloned.
+    pub fn before_clone(&self, source: &str) {
+        self.judge(|objects, _| rules::clone(objects, source));
+    }
+
     /// A volume is about to be deleted.
     pub fn before_delete(&self, id: &str) {
         self.judge(|objects, _| rules::delete(objects, id));

@@ -1,31 +1,28 @@
 //! Carries out what is decided for claims.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{sync::Arc, time::Duration};
 
-use orlop_csi::{
-    CallError, Driver, DriverInfo,
-    proto::{CreateVolumeRequest, DeleteVolumeRequest},
-};
+use orlop_csi::{CallError, Driver, proto::DeleteVolumeRequest};
 use orlop_model::{Claim, Key, Kind, StorageClass, Volume, well_known::PROVISIONING};
 use orlop_runtime::{ApiError, Cache, Cluster, EventType, Outcome, Recorder};
 use tokio::time::Instant;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::{
     AGAIN, Config,
     decide::{self, Intent, Step, Verdict, View},
     intent::{self, Keep},
-    places::Places,
-    request::{Ask, Plan, Refusal},
+    prepare::{Prepare, Ready, Unready},
+    request::Plan,
+    source::{self, Wish},
+    sources::Sources,
     topology::TopologyError,
     volume::{self, AnswerError, Made},
 };
 use crate::{
-    credentials::{self, CredentialsError},
+    credentials,
     insist::insist,
+    patience::{Patience, Setback, spoken},
 };
 
 /// What the provisioner of claims works with.
@@ -36,36 +33,13 @@ pub(super) struct Claims {
     pub(super) claims: Cache<Claim>,
     pub(super) classes: Cache<StorageClass>,
     pub(super) volumes: Cache<Volume>,
-    /// `None` for a driver whose volumes are the same everywhere.
-    pub(super) places: Option<Places>,
+    pub(super) prepare: Prepare,
+    pub(super) sources: Arc<Sources>,
     pub(super) recorder: Recorder,
+    /// In the name that the original hands claims off under.
+    pub(super) herald: Recorder,
+    pub(super) patience: Patience,
     pub(super) config: Config,
-    pub(super) plans: Plans,
-}
-
-/// The calls whose outcome isn't known, by claim uid: a repetition must carry the same
-/// arguments even if nodes and labels changed since. Lost in a crash; the place that
-/// matters most is on the claim too.
-#[derive(Default)]
-pub(super) struct Plans(Mutex<BTreeMap<String, Arc<Plan>>>);
-
-impl Plans {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Plan>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Why no call could be made.
-#[derive(Debug, thiserror::Error)]
-enum Unready {
-    #[error(transparent)]
-    Driver(#[from] CallError),
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    #[error(transparent)]
-    Topology(#[from] TopologyError),
-    #[error(transparent)]
-    Credentials(#[from] CredentialsError),
 }
 
 /// Whether a change of a claim can change what is decided. Our own marks and the status of
@@ -91,14 +65,16 @@ impl Claims {
         self.claims.synced().await;
         self.classes.synced().await;
         self.volumes.synced().await;
-        if let Some(places) = &self.places {
+        if let Some(places) = &self.prepare.places {
             places.synced().await;
         }
     }
 
     /// One look at one claim.
     pub(super) async fn turn(&self, key: Key) -> Outcome {
+        let who = key.to_string();
         let Some(claim) = self.claims.get(&key) else {
+            self.patience.forget(&who);
             return Outcome::Done;
         };
         let class = claim.class().and_then(|name| self.classes.named(name));
@@ -115,17 +91,20 @@ impl Claims {
         let result = match decide::decide(&view) {
             Step::Leave(because) => {
                 debug!(claim = %key, ?because, "left alone");
-                return Outcome::Done;
+                Ok(Outcome::Done)
             }
             Step::Provision(class, intent) => self.provision(&claim, class, intent).await,
             Step::Settle => self.settle(&claim).await,
             Step::Undo(class) => self.undo(&claim, class).await,
             Step::Stuck => Ok(self.stuck(&claim)),
+            Step::HandOff => {
+                let text = "Assuming an external populator will provision the volume";
+                self.herald
+                    .say(&*claim, EventType::Normal, "Provisioning", text);
+                Ok(Outcome::Done)
+            }
         };
-        result.unwrap_or_else(|error: ApiError| {
-            warn!(claim = %key, error = error.chain(), "will try again");
-            Outcome::Retry
-        })
+        self.patience.conclude(&who, result)
     }
 
     async fn provision(
@@ -135,10 +114,19 @@ impl Claims {
         intent: Intent,
     ) -> Result<Outcome, ApiError> {
         let begun = Instant::now();
-        let (plan, request) = match self.prepare(claim, class).await {
+        let Ready {
+            plan,
+            request,
+            keep,
+        } = match self.prepare.call(claim, class).await {
             Ok(ready) => ready,
             Err(error) => return self.unready(claim, class, intent, error).await,
         };
+        if let Some(found) = keep
+            && !self.sources.keep(&found).await?
+        {
+            return Ok(AGAIN);
+        }
         let recorded = match intent {
             Intent::ToRecord => self.record_intent(claim, &plan).await?,
             Intent::OnRecord => self.confirm_intent(claim).await?,
@@ -152,9 +140,7 @@ impl Claims {
         );
         self.recorder
             .say(&claim, EventType::Normal, "Provisioning", text);
-        self.plans
-            .lock()
-            .insert(claim.metadata.uid.clone(), plan.clone());
+        self.prepare.plans.remember(&claim, plan.clone());
         match self.driver.create_volume(request).await {
             Ok(reply) => {
                 let answer = reply.volume.unwrap_or_default();
@@ -177,47 +163,6 @@ impl Claims {
             "" => &self.name,
             identity => identity,
         }
-    }
-
-    /// The call and its credentials.
-    async fn prepare(
-        &self,
-        claim: &Claim,
-        class: &StorageClass,
-    ) -> Result<(Arc<Plan>, CreateVolumeRequest), Unready> {
-        let remembered = self.plans.lock().get(&claim.metadata.uid).cloned();
-        let plan = match remembered {
-            Some(plan) => plan,
-            None => {
-                let info = self.driver.info().await?;
-                Arc::new(self.plan(&info, claim, class)?)
-            }
-        };
-        let secret = plan.provision_secret.as_ref();
-        let secrets = credentials::referenced(&self.cluster, secret).await?;
-        let mut request = plan.request.clone();
-        request.secrets = secrets.into_request();
-        Ok((plan, request))
-    }
-
-    fn plan(
-        &self,
-        driver: &DriverInfo,
-        claim: &Claim,
-        class: &StorageClass,
-    ) -> Result<Plan, Unready> {
-        let place = match &self.places {
-            None => None,
-            Some(places) => places.requirement(&self.name, &self.config, claim, class)?,
-        };
-        let ask = Ask {
-            driver,
-            config: &self.config,
-            claim,
-            class,
-            place,
-        };
-        Ok(ask.plan()?)
     }
 
     /// Puts the intent on the claim; `None` if the claim has changed.
@@ -277,18 +222,15 @@ impl Claims {
                 }
             }
             Err(error) => {
-                self.fail_event(
-                    claim,
-                    class,
-                    &format!("could not save it: {}", error.chain()),
-                );
-                return Err(error);
+                let reason = format!("could not save it: {}", error.chain());
+                let setback = Setback::of_api(&error);
+                return Ok(self.try_later(claim, class, setback, &reason));
             }
         }
-        self.plans.lock().remove(&claim.metadata.uid);
+        self.prepare.plans.forget(claim);
         self.config
             .metrics
-            .provisioned(&class.metadata.name, begun.elapsed());
+            .provisioned(&class.metadata.name, source_of(claim), begun.elapsed());
         let text = format!("Successfully provisioned volume {}", volume.metadata.name);
         self.recorder
             .say(claim, EventType::Normal, "ProvisioningSucceeded", text);
@@ -310,25 +252,23 @@ impl Claims {
         let same = handle(&live) == handle(volume);
         self.volumes.absorb(live);
         if !same && let Err(error) = self.delete(made.plan, &made.answer.volume_id).await {
-            self.cleanup_event(made.claim, &error.to_string());
-            return Ok(Some(Outcome::Retry));
+            return Ok(Some(self.clean_up_later(made.claim, &error)));
         }
         Ok(None)
     }
 
     /// The driver made something that can't be used.
     async fn unusable(&self, made: &Made<'_>, error: &AnswerError) -> Result<Outcome, ApiError> {
-        self.fail_event(made.claim, made.class, &error.to_string());
-        if *error == AnswerError::NoId {
-            // Nothing to delete it by: the intent stays, and the driver may do better.
-            return Ok(Outcome::Retry);
+        // Without an id there is nothing to delete it by: the intent stays, and the driver
+        // may do better.
+        if *error != AnswerError::NoId {
+            if let Err(error) = self.delete(made.plan, &made.answer.volume_id).await {
+                return Ok(self.clean_up_later(made.claim, &error));
+            }
+            self.take_off(made.claim, Keep::Place).await?;
         }
-        if let Err(error) = self.delete(made.plan, &made.answer.volume_id).await {
-            self.cleanup_event(made.claim, &error.to_string());
-            return Ok(Outcome::Retry);
-        }
-        self.take_off(made.claim, Keep::Place).await?;
-        Ok(Outcome::Retry)
+        let reason = error.to_string();
+        Ok(self.try_later(made.claim, made.class, Setback::Failed, &reason))
     }
 
     async fn failed(
@@ -338,23 +278,29 @@ impl Claims {
         intent: Intent,
         error: &CallError,
     ) -> Result<Outcome, ApiError> {
-        self.fail_event(claim, class, &error.to_string());
-        let placed = self.places.is_some() && claim.selected_node().is_some();
-        match decide::judge(error, intent, placed) {
-            Verdict::Unknown => Ok(Outcome::Retry),
+        let placed = self.prepare.places.is_some() && claim.selected_node().is_some();
+        let reason = error.to_string();
+        let setback = match decide::judge(error, intent, placed) {
+            Verdict::Unknown => Setback::Uncertain,
             Verdict::Nothing => {
                 self.take_off(claim, Keep::Place).await?;
-                Ok(Outcome::Retry)
+                Setback::Failed
             }
             Verdict::Infeasible => {
                 self.take_off(claim, Keep::Place).await?;
-                Ok(Outcome::After(self.config.retry.most))
+                Setback::Infeasible
             }
             Verdict::NothingHere => {
+                self.fail_event(
+                    claim,
+                    class,
+                    &format!("{reason}; another node is asked for"),
+                );
                 self.take_off(claim, Keep::Nothing).await?;
-                Ok(Outcome::Done)
+                return Ok(Outcome::Done);
             }
-        }
+        };
+        Ok(self.try_later(claim, class, setback, &reason))
     }
 
     async fn unready(
@@ -364,17 +310,19 @@ impl Claims {
         intent: Intent,
         error: Unready,
     ) -> Result<Outcome, ApiError> {
-        self.fail_event(claim, class, &chain(&error));
-        match error {
-            Unready::Refused(_) => Ok(Outcome::After(self.config.retry.most)),
-            Unready::Topology(TopologyError::NoNode(_)) if intent == Intent::ToRecord => {
-                self.take_off(claim, Keep::Nothing).await?;
-                Ok(Outcome::Done)
-            }
-            Unready::Driver(_) | Unready::Topology(_) | Unready::Credentials(_) => {
-                Ok(Outcome::Retry)
-            }
+        let reason = chain(&error);
+        if let Unready::Topology(TopologyError::NoNode(_)) = error
+            && intent == Intent::ToRecord
+        {
+            self.fail_event(
+                claim,
+                class,
+                &format!("{reason}; another node is asked for"),
+            );
+            self.take_off(claim, Keep::Nothing).await?;
+            return Ok(Outcome::Done);
         }
+        Ok(self.try_later(claim, class, error.setback(), &reason))
     }
 
     /// Nobody wants the volume: asks for it once more to learn its id, and deletes it.
@@ -388,26 +336,19 @@ impl Claims {
             self.volumes.absorb(volume);
             return Ok(AGAIN);
         }
-        let (plan, request) = match self.prepare(&live, class).await {
+        let Ready { plan, request, .. } = match self.prepare.call(&live, class).await {
             Ok(ready) => ready,
-            Err(error) => {
-                self.cleanup_event(&live, &chain(&error));
-                return Ok(Outcome::Retry);
-            }
+            Err(error) => return Ok(self.clean_up_later(&live, &error)),
         };
         match self.driver.create_volume(request).await {
             Ok(reply) => {
                 let id = reply.volume.unwrap_or_default().volume_id;
                 if let Err(error) = self.delete(&plan, &id).await {
-                    self.cleanup_event(&live, &error.to_string());
-                    return Ok(Outcome::Retry);
+                    return Ok(self.clean_up_later(&live, &error));
                 }
             }
             Err(error) => match decide::judge(&error, Intent::OnRecord, false) {
-                Verdict::Unknown => {
-                    self.cleanup_event(&live, &error.to_string());
-                    return Ok(Outcome::Retry);
-                }
+                Verdict::Unknown => return Ok(self.clean_up_later(&live, &error.into())),
                 Verdict::Nothing | Verdict::NothingHere | Verdict::Infeasible => {}
             },
         }
@@ -432,7 +373,7 @@ impl Claims {
 
     /// Takes the intent off the claim.
     async fn take_off(&self, claim: &Claim, keep: Keep) -> Result<(), ApiError> {
-        self.plans.lock().remove(&claim.metadata.uid);
+        self.prepare.plans.forget(claim);
         let changed = insist(&self.cluster, claim, |now: &Claim| intent::off(now, keep)).await?;
         if let Some(changed) = changed {
             self.claims.absorb(changed);
@@ -442,6 +383,7 @@ impl Claims {
 
     fn stuck(&self, claim: &Claim) -> Outcome {
         let class = claim.class().unwrap_or_default();
+        let wait = self.wait(claim, Setback::Waiting);
         self.cleanup_event(
             claim,
             &format!(
@@ -449,12 +391,39 @@ impl Claims {
                  create the class again, or remove the finalizer {PROVISIONING} if there is none"
             ),
         );
-        Outcome::Retry
+        Outcome::After(wait)
+    }
+
+    fn wait(&self, claim: &Claim, setback: Setback) -> Duration {
+        self.patience.after(&claim.key().to_string(), setback)
+    }
+
+    /// Says what went wrong and when it is tried again.
+    fn try_later(
+        &self,
+        claim: &Claim,
+        class: &StorageClass,
+        setback: Setback,
+        reason: &str,
+    ) -> Outcome {
+        let wait = self.wait(claim, setback);
+        let reason = format!("{reason}; next try in {}", spoken(wait));
+        self.fail_event(claim, class, &reason);
+        Outcome::After(wait)
+    }
+
+    fn clean_up_later(&self, claim: &Claim, error: &Unready) -> Outcome {
+        let wait = self.wait(claim, Setback::Uncertain);
+        let reason = format!("{}; next try in {}", chain(error), spoken(wait));
+        self.cleanup_event(claim, &reason);
+        Outcome::After(wait)
     }
 
     fn fail_event(&self, claim: &Claim, class: &StorageClass, reason: &str) {
         let class = &class.metadata.name;
-        self.config.metrics.provision_failed(class);
+        self.config
+            .metrics
+            .provision_failed(class, source_of(claim));
         let text = format!("failed to provision volume with StorageClass \"{class}\": {reason}");
         self.recorder
             .say(claim, EventType::Warning, "ProvisioningFailed", text);
@@ -464,6 +433,14 @@ impl Claims {
         let text = format!("the volume that was asked for could not be deleted yet: {reason}");
         self.recorder
             .say(claim, EventType::Warning, "ProvisioningCleanupFailed", text);
+    }
+}
+
+/// The kind that a claim's volume is filled from, as metrics name it.
+fn source_of(claim: &Claim) -> &'static str {
+    match source::wish(claim, true) {
+        Ok(Wish::From(origin)) => origin.kind().1,
+        _ => "",
     }
 }
 

@@ -15,10 +15,16 @@
 //! object on the API server, takes the finalizer off.
 
 use orlop_csi::{CallError, Retry};
-use orlop_model::{Claim, ClaimPhase, StorageClass, Volume, well_known::PROVISIONING};
+use orlop_model::{
+    Claim, ClaimPhase, StorageClass, Volume,
+    well_known::{MIGRATED_TO, PROVISIONING},
+};
 use tonic::Code;
 
-use super::Deployment;
+use super::{
+    Deployment,
+    source::{self, Wish},
+};
 
 /// What is known of a claim.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +52,8 @@ pub(super) enum Step<'a> {
     Undo(&'a StorageClass),
     /// The arguments of the call can't be made up any more; a person must help.
     Stuck,
+    /// Somebody else fills this kind of claim.
+    HandOff,
 }
 
 /// Whether the intent stands on the claim.
@@ -72,7 +80,7 @@ pub(super) enum Because {
 
 pub(super) fn decide<'a>(view: &View<'a>) -> Step<'a> {
     let claim = view.claim;
-    if claim.provisioner() != Some(view.driver) {
+    if !is_for(claim, view.driver) {
         return Step::Leave(Because::AnotherProvisioner);
     }
     if !view.deployment.serves(claim.selected_node()) {
@@ -91,6 +99,20 @@ pub(super) fn decide<'a>(view: &View<'a>) -> Step<'a> {
     }
 }
 
+/// Whether the driver serves the claim, by name or in an in-tree plugin's place.
+pub(super) fn is_for(claim: &Claim, driver: &str) -> bool {
+    claim.provisioner() == Some(driver) || migrated(claim, driver)
+}
+
+fn migrated(claim: &Claim, driver: &str) -> bool {
+    claim.metadata.annotation(MIGRATED_TO) == Some(driver)
+}
+
+/// Whether the class's volumes are made by this driver, or were by what it took over from.
+fn makes(class: &StorageClass, view: &View<'_>) -> bool {
+    class.provisioner == view.driver || migrated(view.claim, view.driver)
+}
+
 /// Whether the volume object is the record of this very claim's volume.
 fn belongs(volume: &Volume, claim: &Claim) -> bool {
     let reference = volume.spec.claim_ref.as_ref();
@@ -107,10 +129,11 @@ fn decide_open<'a>(view: &View<'a>) -> Step<'a> {
     }
     match view.class {
         None => Step::Leave(Because::NoClass),
-        Some(class) if class.provisioner != view.driver => Step::Leave(Because::ClassOfAnother),
+        Some(class) if !makes(class, view) => Step::Leave(Because::ClassOfAnother),
         Some(class) if class.waits_for_consumer() && claim.selected_node().is_none() => {
             Step::Leave(Because::NoConsumerYet)
         }
+        Some(_) if source::wish(claim, true) == Ok(Wish::Populated) => Step::HandOff,
         Some(class) => Step::Provision(class, Intent::ToRecord),
     }
 }
@@ -122,7 +145,7 @@ fn decide_unresolved<'a>(view: &View<'a>) -> Step<'a> {
         // It was on record and bound; that the record is gone since is the binder's business.
         return Step::Settle;
     }
-    let Some(class) = view.class.filter(|c| c.provisioner == view.driver) else {
+    let Some(class) = view.class.filter(|c| makes(c, view)) else {
         return Step::Stuck;
     };
     let unplaced = class.waits_for_consumer() && claim.selected_node().is_none();

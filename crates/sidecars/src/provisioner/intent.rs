@@ -1,13 +1,14 @@
-//! The marks of an intent on a claim: that the driver is asked, and for which place.
+//! The marks of an intent on a claim: that the driver is asked, for which place,
+//! and with which content.
 
 use orlop_model::{
     Claim,
-    well_known::{PROVISIONING, PROVISIONING_PLACE, SELECTED_NODE},
+    well_known::{PROVISIONING, PROVISIONING_PLACE, PROVISIONING_SOURCE, SELECTED_NODE},
 };
 use orlop_runtime::Patch;
 use serde_json::json;
 
-use super::{request::Plan, topology::Segment};
+use super::{request::Plan, source::Content, topology::Segment};
 
 /// Puts the intent on the very version of the claim that was decided on.
 pub(super) fn on(claim: &Claim, plan: &Plan) -> Patch {
@@ -18,7 +19,10 @@ pub(super) fn on(claim: &Claim, plan: &Plan) -> Patch {
     let first = place.and_then(|r| r.preferred.first());
     if let Some(first) = first.filter(|_| claim.selected_node().is_some()) {
         let text = json!(first.segments).to_string();
-        body["metadata"]["annotations"] = json!({PROVISIONING_PLACE: text});
+        body["metadata"]["annotations"][PROVISIONING_PLACE] = json!(text);
+    }
+    if let Some(content) = &plan.content {
+        body["metadata"]["annotations"][PROVISIONING_SOURCE] = json!(content.to_text());
     }
     Patch::merge_on(claim, body)
 }
@@ -40,7 +44,7 @@ pub(super) fn off(claim: &Claim, keep: Keep) -> Option<Patch> {
         .iter()
         .filter(|f| *f != PROVISIONING)
         .collect();
-    let mut gone = vec![PROVISIONING_PLACE];
+    let mut gone = vec![PROVISIONING_PLACE, PROVISIONING_SOURCE];
     if keep == Keep::Nothing {
         gone.push(SELECTED_NODE);
     }
@@ -59,6 +63,11 @@ pub(super) fn off(claim: &Claim, keep: Keep) -> Option<Patch> {
 pub(super) fn place(claim: &Claim) -> Option<Segment> {
     let text = claim.metadata.annotation(PROVISIONING_PLACE)?;
     serde_json::from_str(text).ok()
+}
+
+/// What the driver was asked to fill the volume with, if the claim tells.
+pub(super) fn content(claim: &Claim) -> Option<Content> {
+    Content::of_text(claim.metadata.annotation(PROVISIONING_SOURCE)?)
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use crate::patience::RetryMetrics;
+
 /// Prometheus' default bounds, in seconds.
 const BUCKETS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -47,6 +49,7 @@ pub struct Metrics {
     deleted: Family<Deleted, Counter>,
     delete_failed: Family<Deleted, Counter>,
     delete_seconds: Family<Deleted, Histogram, Seconds>,
+    pub(super) retries: RetryMetrics,
 }
 
 impl Default for Metrics {
@@ -58,11 +61,18 @@ impl Default for Metrics {
             deleted: Family::default(),
             delete_failed: Family::default(),
             delete_seconds: Family::new_with_constructor(Seconds),
+            retries: RetryMetrics::default(),
         }
     }
 }
 
 impl Metrics {
+    /// The same, with retries counted where other controllers' are.
+    #[must_use]
+    pub fn with_retries(self, retries: RetryMetrics) -> Self {
+        Self { retries, ..self }
+    }
+
     /// Metrics that a registry shows. Once per registry: hand clones to every provisioner.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
@@ -100,17 +110,17 @@ impl Metrics {
         metrics
     }
 
-    pub(super) fn provisioned(&self, class: &str, took: Duration) {
-        let labels = provisioned(class);
+    pub(super) fn provisioned(&self, class: &str, source: &str, took: Duration) {
+        let labels = provisioned(class, source);
         self.provisioned.get_or_create(&labels).inc();
         self.provision_seconds
             .get_or_create(&labels)
             .observe(took.as_secs_f64());
     }
 
-    pub(super) fn provision_failed(&self, class: &str) {
+    pub(super) fn provision_failed(&self, class: &str, source: &str) {
         self.provision_failed
-            .get_or_create(&provisioned(class))
+            .get_or_create(&provisioned(class, source))
             .inc();
     }
 
@@ -127,10 +137,10 @@ impl Metrics {
     }
 }
 
-fn provisioned(class: &str) -> Provisioned {
+fn provisioned(class: &str, source: &str) -> Provisioned {
     Provisioned {
         class: class.to_owned(),
-        source: String::new(),
+        source: source.to_owned(),
     }
 }
 

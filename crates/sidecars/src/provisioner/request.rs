@@ -6,13 +6,14 @@ use orlop_csi::{
     proto::{CapacityRange, CreateVolumeRequest, TopologyRequirement},
 };
 use orlop_model::{
-    AccessMode, Claim, Key, Kind, Quantity, StorageClass, VolumeMode, volume::SecretRef,
-    well_known::CSI_PARAMETER_PREFIX,
+    AccessMode, Claim, Key, Kind, Quantity, StorageClass, VolumeAttributesClass, VolumeMode,
+    volume::SecretRef, well_known::CSI_PARAMETER_PREFIX,
 };
 
 use super::{
     Config,
     parameters::{ParameterError, Parameters, Purpose, Subject},
+    source::Content,
 };
 use crate::capability::{self, AccessError, Shape, SingleNode};
 
@@ -22,12 +23,17 @@ pub(super) struct Plan {
     /// Without secrets.
     pub(super) request: CreateVolumeRequest,
     pub(super) fs_type: String,
+    /// What it is filled with.
+    pub(super) content: Option<Content>,
+    pub(super) attributes_class: Option<String>,
+    pub(super) readonly: bool,
     pub(super) provision_secret: Option<SecretRef>,
     pub(super) controller_publish_secret: Option<SecretRef>,
     pub(super) node_stage_secret: Option<SecretRef>,
     pub(super) node_publish_secret: Option<SecretRef>,
     pub(super) controller_expand_secret: Option<SecretRef>,
     pub(super) node_expand_secret: Option<SecretRef>,
+    pub(super) controller_modify_secret: Option<SecretRef>,
 }
 
 /// Why a claim can't be asked for, before the driver was.
@@ -39,12 +45,33 @@ pub enum Refusal {
     /// Selectors choose among volumes that exist.
     #[error("claim Selector is not supported")]
     Selector,
-    /// Filled volumes are not made yet.
-    #[error("volumes with a data source ({0}) are not provisioned by this version")]
-    DataSource(String),
-    /// Performance classes are not handled yet.
-    #[error("volumes with a VolumeAttributesClass are not provisioned by this version")]
-    AttributesClass,
+    /// The driver can't fill volumes that way.
+    #[error("CSI driver does not support {what}: capability {lacks} is not supported")]
+    Content {
+        /// What was asked for.
+        what: &'static str,
+        /// What it would take.
+        lacks: &'static str,
+    },
+    /// The driver can't change attributes.
+    #[error(
+        "CSI driver does not support VolumeAttributesClass: capability MODIFY_VOLUME is not \
+         supported"
+    )]
+    Attributes,
+    /// A performance class of another driver.
+    #[error(
+        "VAC {class} referenced in PVC is for driver {of} which does not match driver name \
+         {driver}"
+    )]
+    AttributesOfAnother {
+        /// The class.
+        class: String,
+        /// Whose it is.
+        of: String,
+        /// Who was asked.
+        driver: String,
+    },
     /// No size.
     #[error("the claim asks for no storage; set spec.resources.requests.storage")]
     NoSize,
@@ -69,6 +96,8 @@ pub(super) struct Ask<'a> {
     pub(super) claim: &'a Claim,
     pub(super) class: &'a StorageClass,
     pub(super) place: Option<TopologyRequirement>,
+    pub(super) content: Option<Content>,
+    pub(super) attributes: Option<&'a VolumeAttributesClass>,
 }
 
 impl Ask<'_> {
@@ -79,8 +108,12 @@ impl Ask<'_> {
             claim,
             class,
             place,
+            content,
+            attributes,
         } = self;
         check(driver, claim)?;
+        check_content(driver, content.as_ref())?;
+        check_attributes(driver, attributes)?;
         let mut parameters = Parameters::parse(&class.parameters)?;
         let name = config.volume_name(claim);
         let fs_type = match claim.volume_mode() {
@@ -103,6 +136,7 @@ impl Ask<'_> {
             secret(Purpose::ControllerExpand)?,
             secret(Purpose::NodeExpand)?,
         );
+        let controller_modify_secret = secret(Purpose::ControllerModify)?;
         let shape = Shape {
             mode: claim.volume_mode(),
             fs_type: &fs_type,
@@ -128,18 +162,25 @@ impl Ask<'_> {
             parameters: driver_parameters,
             accessibility_requirements: place
                 .filter(|_| driver.serves(PluginService::VolumeAccessibilityConstraints)),
+            volume_content_source: content.as_ref().map(Content::to_proto),
+            mutable_parameters: attributes.map_or_else(Default::default, |a| a.parameters.clone()),
             name,
             ..CreateVolumeRequest::default()
         };
+        let read_only_everywhere = claim.spec.access_modes == [AccessMode::ReadOnlyMany];
         Ok(Plan {
             request,
             fs_type,
+            content,
+            attributes_class: attributes.map(|a| a.metadata.name.clone()),
+            readonly: config.controller_publish_readonly && read_only_everywhere,
             provision_secret,
             controller_publish_secret,
             node_stage_secret,
             node_publish_secret,
             controller_expand_secret,
             node_expand_secret,
+            controller_modify_secret,
         })
     }
 }
@@ -151,21 +192,44 @@ fn check(driver: &DriverInfo, claim: &Claim) -> Result<(), Refusal> {
     if claim.spec.selector.is_some() {
         return Err(Refusal::Selector);
     }
-    let source = claim.spec.data_source_ref.as_ref();
-    if let Some(source) = source.or(claim.spec.data_source.as_ref()) {
-        let text = |field: &str| source[field].as_str().unwrap_or("?").to_owned();
-        return Err(Refusal::DataSource(format!(
-            "{} {}",
-            text("kind"),
-            text("name")
-        )));
-    }
-    let attributes = claim.spec.volume_attributes_class_name.as_deref();
-    if attributes.is_some_and(|name| !name.is_empty()) {
-        return Err(Refusal::AttributesClass);
-    }
     if claim.requested_bytes() <= 0 {
         return Err(Refusal::NoSize);
+    }
+    Ok(())
+}
+
+fn check_content(driver: &DriverInfo, content: Option<&Content>) -> Result<(), Refusal> {
+    let (needs, what, lacks) = match content {
+        None => return Ok(()),
+        Some(Content::Volume(_)) => (ControllerCapability::CloneVolume, "clone", "CLONE_VOLUME"),
+        Some(Content::Snapshot(_)) => (
+            ControllerCapability::CreateDeleteSnapshot,
+            "snapshot restore",
+            "CREATE_DELETE_SNAPSHOT",
+        ),
+    };
+    if driver.can(needs) {
+        return Ok(());
+    }
+    Err(Refusal::Content { what, lacks })
+}
+
+fn check_attributes(
+    driver: &DriverInfo,
+    attributes: Option<&VolumeAttributesClass>,
+) -> Result<(), Refusal> {
+    let Some(class) = attributes else {
+        return Ok(());
+    };
+    if class.driver_name != driver.name {
+        return Err(Refusal::AttributesOfAnother {
+            class: class.metadata.name.clone(),
+            of: class.driver_name.clone(),
+            driver: driver.name.clone(),
+        });
+    }
+    if !driver.can(ControllerCapability::ModifyVolume) {
+        return Err(Refusal::Attributes);
     }
     Ok(())
 }

@@ -8,8 +8,8 @@ use orlop_model::{
     selector::{NodeSelector, NodeSelectorTerm, Requirement},
     volume::{CsiSource, SecretRef, VolumeNodeAffinity, VolumeSpec},
     well_known::{
-        DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE, EXTERNAL_PROVISIONER, PROVISIONED_BY,
-        PROVISIONER_IDENTITY,
+        DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE, EXTERNAL_PROVISIONER, MIGRATED_TO,
+        MODIFY_SECRET_NAME, MODIFY_SECRET_NAMESPACE, PROVISIONED_BY, PROVISIONER_IDENTITY,
     },
 };
 
@@ -32,6 +32,8 @@ pub(super) enum AnswerError {
     NoId,
     #[error("the driver made a volume of {got} bytes where {asked} were asked for")]
     TooSmall { got: i64, asked: i64 },
+    #[error("volume content source missing: the driver does not say that it filled the volume")]
+    NotFilled,
 }
 
 /// Whether the answer is what was asked for.
@@ -43,6 +45,9 @@ pub(super) fn check(plan: &Plan, answer: &proto::Volume) -> Result<(), AnswerErr
     let got = answer.capacity_bytes;
     if got != 0 && got < asked {
         return Err(AnswerError::TooSmall { got, asked });
+    }
+    if plan.content.is_some() && answer.content_source.is_none() {
+        return Err(AnswerError::NotFilled);
     }
     Ok(())
 }
@@ -75,7 +80,7 @@ impl Made<'_> {
         let csi = CsiSource {
             driver: (*driver).to_owned(),
             volume_handle: answer.volume_id.clone(),
-            read_only: false,
+            read_only: plan.readonly,
             fs_type: plan.fs_type.clone(),
             volume_attributes,
             controller_publish_secret_ref: plan.controller_publish_secret.clone(),
@@ -98,6 +103,7 @@ impl Made<'_> {
                 mount_options: class.mount_options.clone(),
                 volume_mode: Some(claim.volume_mode()),
                 node_affinity: affinity(&answer.accessible_topology),
+                volume_attributes_class_name: plan.attributes_class.clone(),
                 csi: Some(csi),
                 ..VolumeSpec::default()
             },
@@ -110,11 +116,18 @@ impl Made<'_> {
         // class must be asked.
         let secret = self.plan.provision_secret.clone().unwrap_or_default();
         let SecretRef { name, namespace } = secret;
-        let annotations = [
+        let mut annotations = vec![
             (PROVISIONED_BY, self.class.provisioner.clone()),
             (DELETION_SECRET_NAME, name),
             (DELETION_SECRET_NAMESPACE, namespace),
         ];
+        if self.class.provisioner != self.driver {
+            annotations.push((MIGRATED_TO, self.driver.to_owned()));
+        }
+        if let Some(SecretRef { name, namespace }) = self.plan.controller_modify_secret.clone() {
+            annotations.push((MODIFY_SECRET_NAME, name));
+            annotations.push((MODIFY_SECRET_NAMESPACE, namespace));
+        }
         Meta {
             annotations: annotations
                 .into_iter()

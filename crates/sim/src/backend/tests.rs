@@ -9,6 +9,7 @@ fn order(name: &str) -> Order {
         parameters: BTreeMap::new(),
         places: Vec::new(),
         sharing: Sharing::OneNode,
+        source: None,
     }
 }
 
@@ -137,4 +138,23 @@ fn a_volume_answers_an_order_if_it_is_within_reach_of_one_of_its_places() {
             "{first:?}, then {then:?}"
         );
     }
+}
+
+#[test]
+fn a_clone_needs_its_source_once() {
+    let mut backend = Backend::default();
+    let source = backend.create(order("a")).expect("a new name");
+    let clone = Order {
+        source: Some(source.clone()),
+        ..order("b")
+    };
+    let id = backend.create(clone.clone()).expect("its source is there");
+    backend.delete(&source).expect("nobody uses it");
+    assert_eq!(backend.create(clone.clone()), Ok(id), "the clone is made");
+    let late = Order {
+        name: "c".to_owned(),
+        ..clone
+    };
+    backend.create(late).expect_err("there is nothing to clone");
+    assert_eq!(rules(&mut backend), ["I12"]);
 }

@@ -29,6 +29,19 @@ pub(super) fn create(objects: &Objects, name: &str) -> Vec<Breach> {
     }
 }
 
+/// I14: what is cloned is kept while that goes on.
+pub(super) fn clone(objects: &Objects, source: &str) -> Vec<Breach> {
+    let mut volumes = objects.volumes.values();
+    let owner = volumes
+        .find(|volume| handle(volume) == Some(source))
+        .and_then(|volume| volume.spec.claim_ref.as_ref());
+    let claim = owner.and_then(|owner| objects.claims.get(&owner.key()));
+    match claim {
+        Some(claim) if claim.metadata.has_finalizer(well_known::CLONE_PROTECTION) => Vec::new(),
+        _ => breach("I14", format!("{source} is cloned, but nothing keeps it")),
+    }
+}
+
 /// I03 and I04: only what nobody has, and nobody wants to keep, is deleted.
 pub(super) fn delete(objects: &Objects, id: &str) -> Vec<Breach> {
     let mut breaches = Vec::new();

@@ -78,6 +78,7 @@ enum Does {
     Settle,
     Undo,
     Stuck,
+    HandOff,
 }
 
 fn does(claim: &Claim, class: Option<&StorageClass>, volume: Option<&Volume>) -> Does {
@@ -104,6 +105,7 @@ fn does_at(
         Step::Settle => Does::Settle,
         Step::Undo(_) => Does::Undo,
         Step::Stuck => Does::Stuck,
+        Step::HandOff => Does::HandOff,
     }
 }
 
@@ -230,4 +232,37 @@ fn only_an_answer_that_excludes_a_volume_ends_an_intent() {
     }
     let full = CallError::new(Method::CreateVolume, ResourceExhausted, "x");
     assert_eq!(judge(&full, Intent::ToRecord, true), Verdict::NothingHere);
+}
+
+#[test]
+fn a_claim_that_somebody_else_fills_is_handed_off() {
+    let class = class(BindingMode::Immediate);
+    let filled_with = |kind: &str, group: &str| {
+        let source = serde_json::json!({"kind": kind, "apiGroup": group, "name": "x"});
+        let claim = claim().with(|c| c.spec.data_source_ref = Some(source));
+        does(&claim, Some(&class), None)
+    };
+    assert_eq!(filled_with("Image", "x.io"), Does::HandOff);
+    let ours = Does::Provision(Intent::ToRecord);
+    assert_eq!(filled_with("PersistentVolumeClaim", ""), ours);
+    let group = "snapshot.storage.k8s.io";
+    assert_eq!(filled_with("VolumeSnapshot", group), ours);
+}
+
+#[test]
+fn claims_of_an_in_tree_plugin_that_was_taken_over_are_served() {
+    let mut old = class(BindingMode::Immediate);
+    old.provisioner = "kubernetes.io/old".into();
+    let theirs = claim().with(|c| {
+        c.metadata.annotations.clear();
+        c.annotate(
+            "volume.kubernetes.io/storage-provisioner",
+            "kubernetes.io/old",
+        );
+    });
+    let not_ours = Does::Leave(Because::AnotherProvisioner);
+    assert_eq!(does(&theirs, Some(&old), None), not_ours);
+    let taken_over = theirs.with(|c| c.annotate(MIGRATED_TO, DRIVER));
+    let ours = Does::Provision(Intent::ToRecord);
+    assert_eq!(does(&taken_over, Some(&old), None), ours);
 }

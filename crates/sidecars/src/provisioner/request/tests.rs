@@ -47,12 +47,25 @@ fn plan_with(
     claim: &Claim,
     class: &StorageClass,
 ) -> Result<Plan, Refusal> {
+    filled(config, driver, claim, class, None, None)
+}
+
+fn filled(
+    config: &Config,
+    driver: &DriverInfo,
+    claim: &Claim,
+    class: &StorageClass,
+    content: Option<Content>,
+    attributes: Option<&VolumeAttributesClass>,
+) -> Result<Plan, Refusal> {
     let ask = Ask {
         driver,
         config,
         claim,
         class,
         place: Some(TopologyRequirement::default()),
+        content,
+        attributes,
     };
     ask.plan()
 }
@@ -126,10 +139,6 @@ fn what_can_not_be_asked_for_is_refused_before_the_driver_is() {
         with(|c| c.spec.selector = Some(LabelSelector::default())),
         Err(Refusal::Selector)
     );
-    assert!(matches!(
-        with(|c| c.spec.data_source = Some(serde_json::json!({"kind": "VolumeSnapshot"}))),
-        Err(Refusal::DataSource(_))
-    ));
     assert_eq!(
         with(|c| c.spec.resources.requests = Resources::default()),
         Err(Refusal::NoSize)
@@ -149,4 +158,95 @@ fn what_can_not_be_asked_for_is_refused_before_the_driver_is() {
 fn the_same_claim_makes_the_same_call() {
     let class = class(&[("b", "2"), ("a", "1")]);
     assert_eq!(plan(&claim(), &class), plan(&claim(), &class));
+}
+
+#[test]
+fn a_volume_is_filled_only_by_a_driver_that_can() {
+    let ask = |capabilities: &[ControllerCapability], content: &Content| {
+        let (config, driver) = (Config::default(), driver(capabilities));
+        let content = Some(content.clone());
+        filled(&config, &driver, &claim(), &class(&[]), content, None)
+    };
+    let cases = [
+        (
+            Content::Volume("v".into()),
+            ControllerCapability::CloneVolume,
+            "CSI driver does not support clone: capability CLONE_VOLUME is not supported",
+        ),
+        (
+            Content::Snapshot("s".into()),
+            ControllerCapability::CreateDeleteSnapshot,
+            "CSI driver does not support snapshot restore: capability CREATE_DELETE_SNAPSHOT is \
+             not supported",
+        ),
+    ];
+    for (content, needs, words) in cases {
+        let refused = ask(&[], &content).expect_err("it can't");
+        assert_eq!(refused.to_string(), words);
+        let plan = ask(&[needs], &content).expect("it can");
+        let told = plan.request.volume_content_source;
+        assert_eq!(told, Some(content.to_proto()));
+    }
+}
+
+#[test]
+fn attributes_are_asked_for_with_the_volume() {
+    let mut gold = VolumeAttributesClass {
+        driver_name: "d".into(),
+        parameters: [("iops".to_owned(), "9".to_owned())].into(),
+        ..VolumeAttributesClass::default()
+    };
+    gold.metadata.name = "gold".into();
+    let ask = |gold: &VolumeAttributesClass, capabilities: &[ControllerCapability]| {
+        let (config, driver) = (Config::default(), driver(capabilities));
+        filled(&config, &driver, &claim(), &class(&[]), None, Some(gold))
+    };
+    let modify = [ControllerCapability::ModifyVolume];
+    let plan = ask(&gold, &modify).expect("it can be asked for");
+    assert_eq!(plan.request.mutable_parameters, gold.parameters);
+    assert_eq!(plan.attributes_class.as_deref(), Some("gold"));
+    assert_eq!(ask(&gold, &[]), Err(Refusal::Attributes));
+    gold.driver_name = "other".into();
+    let refused = ask(&gold, &modify)
+        .expect_err("it is another's")
+        .to_string();
+    assert_eq!(
+        refused,
+        "VAC gold referenced in PVC is for driver other which does not match driver name d"
+    );
+}
+
+#[test]
+fn what_many_nodes_may_only_read_is_attached_so_where_that_is_wanted() {
+    let mut shared = claim();
+    let ask = |claim: &Claim, wanted: bool| {
+        let config = Config {
+            controller_publish_readonly: wanted,
+            ..Config::default()
+        };
+        let plan = plan_with(&config, &driver(&[]), claim, &class(&[]));
+        plan.expect("it can be asked for").readonly
+    };
+    assert!(!ask(&shared, true));
+    shared.spec.access_modes = vec![AccessMode::ReadOnlyMany];
+    assert!(ask(&shared, true));
+    assert!(!ask(&shared, false));
+    shared.spec.access_modes.push(AccessMode::ReadWriteMany);
+    assert!(!ask(&shared, true));
+}
+
+#[test]
+fn names_may_be_shorter_than_the_uid() {
+    let mut claim = claim();
+    claim.metadata.uid = "12345678-9abc-def0".into();
+    let name = |length: Option<usize>| {
+        let config = Config {
+            volume_name_uuid_length: length,
+            ..Config::default()
+        };
+        config.volume_name(&claim)
+    };
+    assert_eq!(name(None), "pvc-12345678-9abc-def0");
+    assert_eq!(name(Some(10)), "pvc-123456789a");
+    assert_eq!(name(Some(99)), "pvc-123456789abcdef0");
 }

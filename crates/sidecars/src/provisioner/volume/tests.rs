@@ -14,6 +14,9 @@ fn plan() -> Plan {
             ..CreateVolumeRequest::default()
         },
         fs_type: "ext4".into(),
+        content: None,
+        attributes_class: None,
+        readonly: false,
         provision_secret: Some(SecretRef {
             name: "s".into(),
             namespace: "n".into(),
@@ -23,17 +26,22 @@ fn plan() -> Plan {
         node_publish_secret: None,
         controller_expand_secret: None,
         node_expand_secret: None,
+        controller_modify_secret: None,
     }
 }
 
 fn volume(answer: &proto::Volume) -> Volume {
+    volume_of(answer, &plan(), "d")
+}
+
+fn volume_of(answer: &proto::Volume, plan: &Plan, provisioner: &str) -> Volume {
     let mut claim = Claim::default();
     claim.metadata.name = "data".into();
     claim.metadata.namespace = "ns".into();
     claim.metadata.uid = "u1".into();
     claim.spec.access_modes = vec![AccessMode::ReadWriteOnce];
     let mut class = StorageClass {
-        provisioner: "d".into(),
+        provisioner: provisioner.into(),
         ..StorageClass::default()
     };
     class.metadata.name = "fast".into();
@@ -42,7 +50,7 @@ fn volume(answer: &proto::Volume) -> Volume {
         identity: "me",
         claim: &claim,
         class: &class,
-        plan: &plan(),
+        plan,
         answer,
     };
     made.volume()
@@ -102,4 +110,49 @@ fn places_become_node_affinity_one_term_each() {
     assert!(volume.reachable_from("x", &labels("a")));
     assert!(volume.reachable_from("x", &labels("b")));
     assert!(!volume.reachable_from("x", &labels("c")));
+}
+
+#[test]
+fn a_volume_that_is_not_filled_as_asked_is_no_answer() {
+    use crate::provisioner::source::Content;
+    let content = Content::Snapshot("s".into());
+    let plan = Plan {
+        content: Some(content.clone()),
+        ..plan()
+    };
+    assert_eq!(check(&plan, &answer(1000)), Err(AnswerError::NotFilled));
+    let filled = proto::Volume {
+        content_source: Some(content.to_proto()),
+        ..answer(1000)
+    };
+    assert_eq!(check(&plan, &filled), Ok(()));
+}
+
+#[test]
+fn the_record_tells_attributes_reading_and_the_secret_of_changes() {
+    let asked = Plan {
+        attributes_class: Some("gold".into()),
+        readonly: true,
+        controller_modify_secret: Some(SecretRef {
+            name: "m".into(),
+            namespace: "n".into(),
+        }),
+        ..plan()
+    };
+    let volume = volume_of(&answer(1000), &asked, "d");
+    let class = volume.spec.volume_attributes_class_name.as_deref();
+    assert_eq!(class, Some("gold"));
+    assert!(volume.spec.csi.expect("a CSI volume").read_only);
+    let annotation = |key| volume.metadata.annotation(key);
+    assert_eq!(annotation(MODIFY_SECRET_NAME), Some("m"));
+    assert_eq!(annotation(MODIFY_SECRET_NAMESPACE), Some("n"));
+    assert_eq!(annotation(MIGRATED_TO), None);
+}
+
+#[test]
+fn a_volume_in_an_in_tree_plugins_place_names_both() {
+    let volume = volume_of(&answer(1000), &plan(), "kubernetes.io/old");
+    let annotation = |key| volume.metadata.annotation(key);
+    assert_eq!(annotation(PROVISIONED_BY), Some("kubernetes.io/old"));
+    assert_eq!(annotation(MIGRATED_TO), Some("d"));
 }

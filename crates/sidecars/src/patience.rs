@@ -1,0 +1,237 @@
+//! How long to wait before the next try, by what kind of failure it was, and how many wait.
+//!
+//! Every wait is told: in the event about the failure, and as metrics.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use orlop_csi::{CallError, Retry};
+use orlop_runtime::{ApiError, Backoff, Clock, Outcome, Refusal};
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+/// What waits for somebody else is looked at this often even if no event tells.
+const UNTOLD: Duration = Duration::from_secs(30);
+
+/// What kind of failure it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Setback {
+    /// Somebody else must act first.
+    Waiting,
+    /// It failed; it may go well next time.
+    Failed,
+    /// It may have been done, or still be under way.
+    Uncertain,
+    /// It won't go well until somebody changes what is asked for.
+    Infeasible,
+    /// The API server has too much to do, and may have said how long.
+    Busy(Option<Duration>),
+}
+
+impl Setback {
+    /// What a driver's failure is.
+    pub(crate) fn of_call(error: &CallError) -> Self {
+        match error.retry {
+            Retry::Uncertain => Self::Uncertain,
+            Retry::Final => Self::Failed,
+            Retry::Infeasible => Self::Infeasible,
+        }
+    }
+
+    /// What the API server's refusal is.
+    pub(crate) fn of_api(error: &ApiError) -> Self {
+        match &error.refusal {
+            Refusal::Busy { after, .. } => Self::Busy(*after),
+            Refusal::Lost(_) => Self::Uncertain,
+            _ => Self::Failed,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Failed => "failed",
+            Self::Uncertain => "uncertain",
+            Self::Infeasible => "infeasible",
+            Self::Busy(_) => "api-server-busy",
+        }
+    }
+
+    /// How long to wait after so many failures in a row.
+    fn wait(self, retry: Backoff, failures: u32) -> Duration {
+        match self {
+            Self::Failed | Self::Uncertain | Self::Busy(None) => retry.after(failures),
+            Self::Busy(Some(after)) => after.max(retry.first),
+            Self::Waiting => retry.after(failures).min(UNTOLD),
+            Self::Infeasible => retry.most,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Waiting {
+    controller: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Controller {
+    controller: &'static str,
+}
+
+/// How many objects wait for another try, and when the next is; clones share them. The
+/// default counts for nobody.
+#[derive(Debug, Clone, Default)]
+pub struct RetryMetrics {
+    waiting: Family<Waiting, Gauge>,
+    next: Family<Controller, Gauge>,
+}
+
+impl RetryMetrics {
+    /// Metrics that a registry shows. Once per registry: hand clones to every controller.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register(
+            "orlop_retries_waiting",
+            "Objects that wait for another try, by what went wrong",
+            metrics.waiting.clone(),
+        );
+        registry.register(
+            "orlop_next_retry_timestamp_seconds",
+            "When the next of them is tried again; 0 if none waits",
+            metrics.next.clone(),
+        );
+        metrics
+    }
+}
+
+struct Entry {
+    failures: u32,
+    setback: Setback,
+    /// Seconds since 1970.
+    due: i64,
+}
+
+/// Who waits, and for how long; clones share it.
+#[derive(Clone)]
+pub(crate) struct Patience {
+    controller: &'static str,
+    retry: Backoff,
+    clock: Clock,
+    metrics: RetryMetrics,
+    entries: Arc<Mutex<BTreeMap<String, Entry>>>,
+}
+
+impl Patience {
+    pub(crate) fn new(
+        controller: &'static str,
+        retry: Backoff,
+        clock: Clock,
+        metrics: RetryMetrics,
+    ) -> Self {
+        Self {
+            controller,
+            retry,
+            clock,
+            metrics,
+            entries: Arc::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A try failed: how long to wait before the next.
+    pub(crate) fn after(&self, who: &str, setback: Setback) -> Duration {
+        let mut entries = self.lock();
+        let failures = match entries.get(who) {
+            Some(entry) => {
+                self.waiting(entry.setback).dec();
+                entry.failures.saturating_add(1)
+            }
+            None => 1,
+        };
+        let wait = setback.wait(self.retry, failures);
+        let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
+        let due = self.clock.now().as_second().saturating_add(seconds);
+        self.waiting(setback).inc();
+        entries.insert(
+            who.to_owned(),
+            Entry {
+                failures,
+                setback,
+                due,
+            },
+        );
+        self.tell_next(&entries);
+        wait
+    }
+
+    /// A try went well, or there is nothing to try any more.
+    pub(crate) fn forget(&self, who: &str) {
+        let mut entries = self.lock();
+        if let Some(entry) = entries.remove(who) {
+            self.waiting(entry.setback).dec();
+            self.tell_next(&entries);
+        }
+    }
+
+    /// Ends a turn: what is done is forgotten, what the API server refused waits.
+    pub(crate) fn conclude(&self, who: &str, result: Result<Outcome, ApiError>) -> Outcome {
+        match result {
+            Ok(Outcome::Done) => {
+                self.forget(who);
+                Outcome::Done
+            }
+            Ok(outcome) => outcome,
+            Err(error) => {
+                let wait = self.after(who, Setback::of_api(&error));
+                tracing::warn!(
+                    who,
+                    error = error.chain(),
+                    "will try again in {}",
+                    spoken(wait)
+                );
+                Outcome::After(wait)
+            }
+        }
+    }
+
+    fn waiting(&self, setback: Setback) -> Gauge {
+        let labels = Waiting {
+            controller: self.controller,
+            reason: setback.word(),
+        };
+        self.metrics.waiting.get_or_create(&labels).clone()
+    }
+
+    fn tell_next(&self, entries: &BTreeMap<String, Entry>) {
+        let next = entries.values().map(|entry| entry.due).min();
+        let labels = Controller {
+            controller: self.controller,
+        };
+        self.metrics
+            .next
+            .get_or_create(&labels)
+            .set(next.unwrap_or(0));
+    }
+}
+
+/// A wait in words, such as `4s` or `5m0s`.
+pub(crate) fn spoken(wait: Duration) -> String {
+    match wait.as_secs() {
+        0 => format!("{}ms", wait.as_millis()),
+        seconds @ 1..60 => format!("{seconds}s"),
+        seconds => format!("{}m{}s", seconds / 60, seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+use std::time::Duration;
+
+use super::*;
+
+const RETRY: Backoff = Backoff {
+    first: Duration::from_secs(1),
+    most: Duration::from_secs(300),
+};
+
+fn patience(registry: &mut Registry) -> Patience {
+    let clock = Clock::simulated(jiff::Timestamp::from_second(1_000).expect("a time"));
+    Patience::new("test", RETRY, clock, RetryMetrics::register(registry))
+}
+
+fn shown(registry: &Registry) -> String {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, registry).expect("it is text");
+    text
+}
+
+#[test]
+fn each_kind_of_failure_waits_in_its_own_way() {
+    let seconds = |setback: Setback, failures| setback.wait(RETRY, failures).as_secs();
+    let waits = |setback| [1, 2, 3, 6, 20].map(|failures| seconds(setback, failures));
+    assert_eq!(waits(Setback::Failed), [1, 2, 4, 32, 300]);
+    assert_eq!(waits(Setback::Uncertain), [1, 2, 4, 32, 300]);
+    assert_eq!(waits(Setback::Waiting), [1, 2, 4, 30, 30]);
+    assert_eq!(waits(Setback::Infeasible), [300; 5]);
+    let said = Setback::Busy(Some(Duration::from_secs(7)));
+    assert_eq!(waits(said), [7; 5]);
+    assert_eq!(waits(Setback::Busy(None)), [1, 2, 4, 32, 300]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_and_until_when_is_shown() {
+    let mut registry = Registry::default();
+    let patience = patience(&mut registry);
+    assert_eq!(patience.after("a", Setback::Failed).as_secs(), 1);
+    assert_eq!(patience.after("a", Setback::Failed).as_secs(), 2);
+    assert_eq!(patience.after("b", Setback::Infeasible).as_secs(), 300);
+    let text = shown(&registry);
+    let has = |text: &str, line: &str| text.lines().any(|l| l == line);
+    let failed = r#"orlop_retries_waiting{controller="test",reason="failed"}"#;
+    let next = r#"orlop_next_retry_timestamp_seconds{controller="test"}"#;
+    assert!(has(&text, &format!("{failed} 1")), "{text}");
+    assert!(has(&text, &format!("{next} 1002")), "{text}");
+    patience.forget("a");
+    let text = shown(&registry);
+    assert!(has(&text, &format!("{failed} 0")), "{text}");
+    assert!(has(&text, &format!("{next} 1300")), "{text}");
+    assert_eq!(patience.after("a", Setback::Failed).as_secs(), 1, "anew");
+}
+
+#[test]
+fn waits_are_spoken_as_go_speaks() {
+    assert_eq!(spoken(Duration::from_millis(500)), "500ms");
+    assert_eq!(spoken(Duration::from_secs(4)), "4s");
+    assert_eq!(spoken(Duration::from_secs(300)), "5m0s");
+}
