@@ -56,7 +56,7 @@ fn a_clone_survives_a_crash_at_every_effect() {
         &clone_and_go(),
         SEED,
         crashes_at_effects,
-        Extent::Sample(40),
+        Extent::Sample(16),
     );
     sweep.must_hold();
     assert_eq!(sweep.reference.end, "", "nothing is left");
@@ -68,7 +68,7 @@ fn a_clone_that_is_deleted_while_it_is_made_survives_a_crash_at_every_effect() {
         &deleted_meanwhile(),
         SEED,
         crashes_at_effects,
-        Extent::Sample(40),
+        Extent::Sample(16),
     );
     sweep.must_hold();
     assert_eq!(sweep.reference.end, "", "nothing is left");
@@ -76,7 +76,7 @@ fn a_clone_that_is_deleted_while_it_is_made_survives_a_crash_at_every_effect() {
 
 #[test]
 fn a_clone_survives_an_error_at_every_call() {
-    sweep(&clone_and_go(), SEED + 1, errors, Extent::Sample(12)).must_hold();
+    sweep(&clone_and_go(), SEED + 1, errors, Extent::Sample(6)).must_hold();
 }
 
 /// The call comes through late or its answer is lost, while both claims are deleted: the
