@@ -15,6 +15,31 @@ pub(crate) async fn insist<K: Kind>(
     seen: &K,
     change: impl Fn(&K) -> Option<Patch>,
 ) -> Result<Option<K>, ApiError> {
+    insist_on(cluster, seen, Part::Object, change).await
+}
+
+/// As [`insist`], on the status.
+pub(crate) async fn insist_status<K: Kind>(
+    cluster: &Cluster,
+    seen: &K,
+    change: impl Fn(&K) -> Option<Patch>,
+) -> Result<Option<K>, ApiError> {
+    insist_on(cluster, seen, Part::Status, change).await
+}
+
+/// What of an object is changed.
+#[derive(Clone, Copy)]
+enum Part {
+    Object,
+    Status,
+}
+
+async fn insist_on<K: Kind>(
+    cluster: &Cluster,
+    seen: &K,
+    part: Part,
+    change: impl Fn(&K) -> Option<Patch>,
+) -> Result<Option<K>, ApiError> {
     let key = seen.key();
     let mut now = seen.clone();
     let mut tries = 0;
@@ -22,7 +47,11 @@ pub(crate) async fn insist<K: Kind>(
         let Some(patch) = change(&now) else {
             return Ok(Some(now));
         };
-        match cluster.patch::<K>(&key, &patch).await {
+        let patched = match part {
+            Part::Object => cluster.patch::<K>(&key, &patch).await,
+            Part::Status => cluster.patch_status::<K>(&key, &patch).await,
+        };
+        match patched {
             Ok(changed) => return Ok(Some(changed)),
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) if error.is_conflict() && tries < TRIES => {

@@ -14,5 +14,9 @@ mod patience;
 pub mod provisioner;
 pub mod registrar;
 pub mod resizer;
+mod served;
+pub mod snapshot_controller;
+mod snapshot_parameters;
+pub mod snapshotter;
 
 pub use patience::RetryMetrics;

@@ -26,7 +26,7 @@ mod claims;
 mod decide;
 mod intent;
 mod metrics;
-mod parameters;
+pub(crate) mod parameters;
 mod places;
 mod prepare;
 mod reclaim;

@@ -200,7 +200,7 @@ async fn look_again<K: Kind>(
 }
 
 /// The error and its causes in one line, without what a cause repeats.
-fn words(error: &dyn std::error::Error) -> String {
+pub(crate) fn words(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {}", words(cause)),
         None => error.to_string(),

@@ -247,7 +247,7 @@ fn template(
     }
 }
 
-fn fill(
+pub(crate) fn fill(
     key: &str,
     template: &str,
     value_of: impl Fn(&str) -> Option<String>,
@@ -268,7 +268,11 @@ fn fill(
     Ok(out)
 }
 
-fn check(key: &str, value: &str, is_valid: fn(&str) -> bool) -> Result<(), ParameterError> {
+pub(crate) fn check(
+    key: &str,
+    value: &str,
+    is_valid: fn(&str) -> bool,
+) -> Result<(), ParameterError> {
     if is_valid(value) {
         return Ok(());
     }
@@ -279,7 +283,7 @@ fn check(key: &str, value: &str, is_valid: fn(&str) -> bool) -> Result<(), Param
 }
 
 /// RFC 1123, as Kubernetes checks namespaces.
-fn is_label(text: &str) -> bool {
+pub(crate) fn is_label(text: &str) -> bool {
     let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     text.len() <= 63
         && ends(text.chars().next())
@@ -290,7 +294,7 @@ fn is_label(text: &str) -> bool {
 }
 
 /// RFC 1123, as Kubernetes checks secrets' names.
-fn is_subdomain(text: &str) -> bool {
+pub(crate) fn is_subdomain(text: &str) -> bool {
     let part = |part: &str| part.len() <= 253 && is_label(&part[..part.len().min(63)]);
     text.len() <= 253 && text.split('.').all(part)
 }

@@ -1,0 +1,88 @@
+//! What all parts of the controller share.
+
+use std::sync::OnceLock;
+
+use orlop_model::{
+    Kind as _, Volume, VolumeGroupSnapshotContent, VolumeSnapshot, VolumeSnapshotContent,
+};
+use orlop_runtime::{Cache, Clock, Cluster, Index, Process, Recorder};
+
+use super::{Claims, Config, Volumes, sources};
+
+/// Caches, indexes and the ways out.
+pub(super) struct Shop {
+    pub(super) cluster: Cluster,
+    pub(super) clock: Clock,
+    pub(super) recorder: Recorder,
+    pub(super) config: Config,
+    pub(super) snapshots: Cache<VolumeSnapshot>,
+    pub(super) contents: Cache<VolumeSnapshotContent>,
+    pub(super) claims: Claims,
+    pub(super) volumes: Volumes,
+    /// Snapshots by the claim that they cut, `namespace/name`.
+    pub(super) by_claim: Index<VolumeSnapshot>,
+    /// Claims that are still being made, by the snapshot that they are made from.
+    pub(super) restoring: Index<orlop_model::Claim>,
+    /// Volumes by driver and handle.
+    pub(super) by_handle: Index<Volume>,
+    /// There once the API server knows groups.
+    pub(super) group_contents: OnceLock<Cache<VolumeGroupSnapshotContent>>,
+}
+
+impl Shop {
+    pub(super) fn new(process: &Process, config: Config) -> Self {
+        let snapshots = process.cache::<VolumeSnapshot>();
+        let claims: Claims = process.cache();
+        let volumes: Volumes = process.cache();
+        Self {
+            cluster: process.cluster.clone(),
+            clock: process.clock,
+            recorder: process.recorder("snapshot-controller"),
+            config,
+            by_claim: snapshots.index("snapshots.claim", |snapshot| {
+                let claim = snapshot.spec.source.persistent_volume_claim_name.as_ref();
+                let namespace = &snapshot.metadata.namespace;
+                claim
+                    .map(|claim| format!("{namespace}/{claim}"))
+                    .into_iter()
+                    .collect()
+            }),
+            restoring: claims.index("snapshots.restoring", |claim| {
+                let source = sources::made_from(claim).filter(|_| sources::is_being_made(claim));
+                source.map(|key| key.to_string()).into_iter().collect()
+            }),
+            by_handle: volumes.index("snapshots.handle", |volume| {
+                let csi = volume.spec.csi.as_ref();
+                csi.map(|csi| handle_key(&csi.driver, &csi.volume_handle))
+                    .into_iter()
+                    .collect()
+            }),
+            snapshots,
+            contents: process.cache(),
+            claims,
+            volumes,
+            group_contents: OnceLock::new(),
+        }
+    }
+
+    /// The volume of that driver and handle, if there is exactly one.
+    pub(super) fn volume_of(&self, driver: &str, handle: &str) -> Option<std::sync::Arc<Volume>> {
+        match self.by_handle.get(&handle_key(driver, handle)).as_slice() {
+            [one] => Some(one.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether a claim is being made from the snapshot.
+    pub(super) fn is_being_restored(&self, snapshot: &VolumeSnapshot) -> bool {
+        let claims = self.restoring.get(&snapshot.key().to_string());
+        !claims.is_empty()
+            || snapshot
+                .metadata
+                .has_finalizer(orlop_model::well_known::SNAPSHOT_SOURCE_PROTECTION)
+    }
+}
+
+fn handle_key(driver: &str, handle: &str) -> String {
+    format!("{driver}^{handle}")
+}

@@ -1,0 +1,141 @@
+//! What a single snapshot's content and a group's have in common, so that one shell leads both.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use orlop_csi::{CallError, Secrets};
+use orlop_model::{Kind, volume::SecretRef};
+use serde_json::Value;
+
+use super::{Config, decide::View, desk::Desk};
+use crate::{credentials::CredentialsError, provisioner::ParameterError};
+
+/// The names that a kind of content goes by.
+pub(super) struct Names {
+    pub(super) finalizer: &'static str,
+    pub(super) being_created: &'static str,
+    pub(super) secret_name: &'static str,
+    pub(super) secret_namespace: &'static str,
+    /// "snapshot" or "group snapshot".
+    pub(super) word: &'static str,
+    pub(super) creation_failed: &'static str,
+    pub(super) check_failed: &'static str,
+    pub(super) delete_error: &'static str,
+}
+
+/// A content of either kind.
+pub(super) trait Content: Kind {
+    /// The kind's class.
+    type Class: Kind;
+    /// What the driver tells of a snapshot.
+    type Told: Send + Sync;
+    const NAMES: Names;
+
+    fn view(&self) -> View;
+    fn driver(&self) -> &str;
+    fn class_name(&self) -> Option<&str>;
+    fn parameters(class: &Self::Class) -> &BTreeMap<String, String>;
+    fn error_message(&self) -> Option<&str>;
+    fn has_status(&self) -> bool;
+    /// The volumes to be cut, for people.
+    fn volumes(&self) -> String;
+    /// What the driver calls it, which is the same at every try.
+    fn name(&self, config: &Config) -> Option<String>;
+    /// Parameters that name its objects.
+    fn metadata(&self) -> Vec<(&'static str, String)>;
+    /// The secret that the class names for asking how it is.
+    fn list_secret(&self, class: &Self::Class) -> Result<Option<SecretRef>, ParameterError>;
+    /// The status to be patched in after the driver told this; `None` if it stands already.
+    fn status(&self, told: &Self::Told, now: Timestamp) -> Option<Value>;
+    /// Whether it can be used, by what the driver told.
+    fn is_ready(told: &Self::Told) -> bool;
+
+    fn cut(
+        desk: &Desk<Self>,
+        content: &Self,
+        order: Order,
+    ) -> impl Future<Output = Result<Self::Told, Failure>> + Send;
+    fn ask(
+        desk: &Desk<Self>,
+        content: &Self,
+        secrets: Secrets,
+    ) -> impl Future<Output = Result<Self::Told, Failure>> + Send;
+    fn delete(
+        desk: &Desk<Self>,
+        content: &Self,
+        secrets: Secrets,
+    ) -> impl Future<Output = Result<(), CallError>> + Send;
+}
+
+/// What a cut is asked for with.
+pub(super) struct Order {
+    pub(super) name: String,
+    pub(super) parameters: BTreeMap<String, String>,
+    pub(super) secrets: Secrets,
+}
+
+/// Why a snapshot was not made, or not found.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error(transparent)]
+    Driver(#[from] CallError),
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    #[error(transparent)]
+    Parameters(#[from] ParameterError),
+    #[error("the class {0:?} does not exist")]
+    NoClass(String),
+    #[error("it names no class, and a snapshot is not taken without one")]
+    Classless,
+    #[error("it is not bound to a snapshot")]
+    Unbound,
+    #[error("can not find snapshot for snapshotID {0}")]
+    Unknown(String),
+    #[error("the driver's answer {0}; this is an error of the driver")]
+    Garbled(&'static str),
+}
+
+/// Nanoseconds since 1970 of a driver's time; now if it tells none.
+pub(super) fn nanoseconds(told: Option<(i64, i32)>, now: Timestamp) -> i64 {
+    let told = told.filter(|(seconds, nanos)| (*seconds, *nanos) != (0, 0));
+    let nanoseconds = told.map_or(now.as_nanosecond(), |(seconds, nanos)| {
+        i128::from(seconds) * 1_000_000_000 + i128::from(nanos)
+    });
+    i64::try_from(nanoseconds).unwrap_or(i64::MAX)
+}
+
+/// The driver's name of a snapshot.
+pub(super) fn name(prefix: &str, uid: &str, length: Option<usize>) -> Option<String> {
+    if uid.is_empty() {
+        return None;
+    }
+    let uid = match length {
+        None => uid.to_owned(),
+        Some(length) => uid.chars().filter(|c| *c != '-').take(length).collect(),
+    };
+    Some(format!("{prefix}-{uid}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_original() {
+        let uid = "0a1b2c3d-4e5f-6789-abcd-ef0123456789";
+        assert_eq!(name("snapshot", uid, None), Some(format!("snapshot-{uid}")));
+        let short = name("s", uid, Some(10));
+        assert_eq!(short.as_deref(), Some("s-0a1b2c3d4e"));
+        let all = name("s", uid, Some(99));
+        assert_eq!(all.as_deref(), Some("s-0a1b2c3d4e5f6789abcdef0123456789"));
+        assert_eq!(name("s", "", None), None);
+    }
+
+    #[test]
+    fn a_driver_without_a_clock_gets_ours() {
+        let now = Timestamp::from_second(7).expect("a time");
+        assert_eq!(nanoseconds(None, now), 7_000_000_000);
+        assert_eq!(nanoseconds(Some((0, 0)), now), 7_000_000_000);
+        assert_eq!(nanoseconds(Some((3, 5)), now), 3_000_000_005);
+    }
+}

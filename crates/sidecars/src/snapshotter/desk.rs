@@ -1,0 +1,339 @@
+//! Carries out what is decided for contents, of either kind.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use orlop_csi::{Driver, DriverInfo, Retry, Secrets};
+use orlop_model::{Key, volume::SecretRef, well_known::SNAPSHOT_MANAGED_BY};
+use orlop_runtime::{
+    ApiError, Cache, Clock, Cluster, EventType, Outcome, Patch, Recorder, without_finalizer,
+};
+use serde_json::{Value, json};
+use tracing::info;
+
+use super::{
+    AGAIN, Config,
+    content::{Content, Failure, Order},
+    decide::{Step, decide},
+    unread,
+};
+use crate::{
+    credentials::{self, CredentialsError},
+    insist::{insist, insist_status},
+    resizer::words,
+    snapshot_parameters::for_driver,
+};
+
+/// What the snapshotter of one kind works with.
+pub(super) struct Desk<K: Content> {
+    pub(super) cluster: Cluster,
+    pub(super) clock: Clock,
+    pub(super) driver: Driver,
+    pub(super) info: Arc<DriverInfo>,
+    pub(super) contents: Cache<K>,
+    pub(super) classes: Cache<K::Class>,
+    pub(super) recorder: Recorder,
+    pub(super) config: Config,
+}
+
+impl<K: Content> Desk<K> {
+    /// One look at one content.
+    pub(super) async fn turn(&self, key: Key) -> Outcome {
+        let Some(content) = self.contents.get(&key) else {
+            return Outcome::Done;
+        };
+        let elsewhere = self
+            .config
+            .node
+            .as_ref()
+            .is_some_and(|node| content.meta().labels.get(SNAPSHOT_MANAGED_BY) != Some(node));
+        if elsewhere || content.driver() != self.info.name {
+            return Outcome::Done;
+        }
+        let step = self.step(&content).await;
+        step.unwrap_or_else(|error| unread(&key, &error))
+    }
+
+    async fn step(&self, content: &K) -> Result<Outcome, ApiError> {
+        match decide(&content.view()) {
+            Step::Leave => Ok(Outcome::Done),
+            Step::Create => self.create(content).await,
+            Step::Ask => self.ask(content).await,
+            Step::Tidy => {
+                self.tidy(content).await?;
+                Ok(AGAIN)
+            }
+            Step::Delete => self.delete(content).await,
+            Step::LetGo => {
+                let let_go = |now: &K| {
+                    let still = decide(&now.view()) == Step::LetGo;
+                    still.then(|| without_finalizer(now, K::NAMES.finalizer))?
+                };
+                self.take(insist(&self.cluster, content, let_go).await?);
+                Ok(Outcome::Done)
+            }
+        }
+    }
+
+    async fn create(&self, content: &K) -> Result<Outcome, ApiError> {
+        let order = match self.order(content).await {
+            Ok(order) => order,
+            Err(failure) => {
+                let text = format!(
+                    "failed to get input parameters to create {} for content {}: {}",
+                    K::NAMES.word,
+                    content.meta().name,
+                    words(&failure)
+                );
+                return self.fail_to_create(content, &text).await;
+            }
+        };
+        let Some(content) = self.begin(content).await? else {
+            return Ok(AGAIN);
+        };
+        match K::cut(self, &content, order).await {
+            Ok(told) => {
+                info!(content = %content.key(), volumes = content.volumes(), "cut");
+                self.record(&content, &told).await
+            }
+            Err(failure) => {
+                let uncertain = match &failure {
+                    Failure::Driver(error) => error.retry == Retry::Uncertain,
+                    // It has made something that it can't name.
+                    _ => true,
+                };
+                if !uncertain && !content.view().handle {
+                    self.tidy(&content).await?;
+                }
+                let text = format!(
+                    "failed to take {} of the volume {}: {}",
+                    K::NAMES.word,
+                    content.volumes(),
+                    words(&failure)
+                );
+                self.fail_to_create(&content, &text).await
+            }
+        }
+    }
+
+    /// What the driver is asked for. Reads, and changes nothing.
+    async fn order(&self, content: &K) -> Result<Order, Failure> {
+        let name = content.name(&self.config).ok_or(Failure::Unbound)?;
+        let mut parameters = match self.class(content).await? {
+            Some(class) => for_driver(K::parameters(&class))?,
+            // What may have been cut is found by its name, though its class is gone.
+            None if content.meta().is_deleting() => BTreeMap::new(),
+            None => {
+                let name = content.class_name().map(str::to_owned);
+                return Err(name.map_or(Failure::Classless, Failure::NoClass));
+            }
+        };
+        if self.config.extra_create_metadata {
+            let more = content.metadata().into_iter();
+            parameters.extend(more.map(|(key, value)| (key.to_owned(), value)));
+        }
+        Ok(Order {
+            name,
+            parameters,
+            secrets: self.secrets(content).await?,
+        })
+    }
+
+    async fn class(&self, content: &K) -> Result<Option<Arc<K::Class>>, CredentialsError> {
+        let Some(name) = content.class_name() else {
+            return Ok(None);
+        };
+        if let Some(class) = self.classes.named(name) {
+            return Ok(Some(class));
+        }
+        let live = self.cluster.get::<K::Class>(&Key::cluster(name)).await;
+        Ok(live.map_err(CredentialsError::Read)?.map(Arc::new))
+    }
+
+    /// The credentials that the content names.
+    pub(super) async fn secrets(&self, content: &K) -> Result<Secrets, CredentialsError> {
+        let names = K::NAMES;
+        let annotation = |name| content.meta().annotation(name);
+        let reference = annotation(names.secret_name)
+            .zip(annotation(names.secret_namespace))
+            .map(|(name, namespace)| SecretRef {
+                name: name.to_owned(),
+                namespace: namespace.to_owned(),
+            });
+        credentials::referenced(&self.cluster, reference.as_ref()).await
+    }
+
+    /// Puts it on record that the driver is about to be asked, and sees to it that the content
+    /// can't go meanwhile; `None` if the content has changed.
+    async fn begin(&self, content: &K) -> Result<Option<K>, ApiError> {
+        let (view, key) = (content.view(), content.key());
+        if view.handle || (view.being_created && (view.held || view.deleting)) {
+            // On record: but a cache may be behind, and what is gone must not be made again.
+            let live = self.cluster.get::<K>(&key).await?;
+            let same = live.filter(|live| {
+                let (live, seen) = (live.meta(), content.meta());
+                (&live.uid, &live.resource_version) == (&seen.uid, &seen.resource_version)
+            });
+            if same.is_none() {
+                self.look_again(&key).await?;
+            }
+            return Ok(same);
+        }
+        let mut finalizers = content.meta().finalizers.clone();
+        if !view.held {
+            finalizers.push(K::NAMES.finalizer.to_owned());
+        }
+        let body = json!({"metadata": {
+            "finalizers": finalizers,
+            "annotations": {K::NAMES.being_created: "yes"},
+        }});
+        let patch = Patch::merge_on(content, body);
+        match self.cluster.patch::<K>(&key, &patch).await {
+            Ok(begun) => {
+                self.contents.absorb(begun.clone());
+                Ok(Some(begun))
+            }
+            Err(error) if error.is_conflict() || error.is_not_found() => {
+                self.look_again(&key).await?;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes the live object in, if there is one.
+    async fn look_again(&self, key: &Key) -> Result<(), ApiError> {
+        let live = self.cluster.get::<K>(key).await?;
+        self.take(live);
+        Ok(())
+    }
+
+    fn take(&self, changed: Option<K>) {
+        if let Some(changed) = changed {
+            self.contents.absorb(changed);
+        }
+    }
+
+    /// Says what the driver told, and that no call is under way.
+    async fn record(&self, content: &K, told: &K::Told) -> Result<Outcome, ApiError> {
+        let now = self.clock.now();
+        let tell = |live: &K| {
+            let status = live.status(told, now)?;
+            Some(Patch::merge_on(live, json!({"status": status})))
+        };
+        let Some(recorded) = insist_status(&self.cluster, content, tell).await? else {
+            return Ok(Outcome::Done);
+        };
+        self.contents.absorb(recorded.clone());
+        self.tidy(&recorded).await?;
+        Ok(if recorded.meta().is_deleting() {
+            AGAIN
+        } else if K::is_ready(told) {
+            Outcome::Done
+        } else {
+            // No event tells when the driver is done with it.
+            Outcome::Retry
+        })
+    }
+
+    async fn tidy(&self, content: &K) -> Result<(), ApiError> {
+        let name = K::NAMES.being_created;
+        let tidy = |now: &K| {
+            now.meta().annotation(name)?;
+            let body = json!({"metadata": {"annotations": {name: Value::Null}}});
+            Some(Patch::merge_on(now, body))
+        };
+        self.take(insist(&self.cluster, content, tidy).await?);
+        Ok(())
+    }
+
+    async fn ask(&self, content: &K) -> Result<Outcome, ApiError> {
+        let asked = async {
+            let mut secrets = self.secrets(content).await?;
+            if let Some(name) = content.class_name() {
+                let class = self.class(content).await?;
+                let class = class.ok_or_else(|| Failure::NoClass(name.to_owned()))?;
+                if let Some(secret) = content.list_secret(&class)? {
+                    secrets = credentials::referenced(&self.cluster, Some(&secret)).await?;
+                }
+            }
+            K::ask(self, content, secrets).await
+        };
+        match asked.await {
+            Ok(told) => self.record(content, &told).await,
+            Err(failure) => {
+                let text = format!(
+                    "Failed to check and update {} content: failed to list {} for content {}: {}",
+                    K::NAMES.word,
+                    K::NAMES.word,
+                    content.meta().name,
+                    words(&failure)
+                );
+                self.tell(content, K::NAMES.check_failed, &text).await?;
+                Ok(Outcome::Retry)
+            }
+        }
+    }
+
+    async fn delete(&self, seen: &K) -> Result<Outcome, ApiError> {
+        // What can't be undone is decided on what is there now.
+        let Some(content) = self.cluster.get::<K>(&seen.key()).await? else {
+            return Ok(Outcome::Done);
+        };
+        self.contents.absorb(content.clone());
+        if content.meta().uid != seen.meta().uid || decide(&content.view()) != Step::Delete {
+            return Ok(AGAIN);
+        }
+        let say = |text: String| {
+            let reason = K::NAMES.delete_error;
+            self.recorder
+                .say(&content, EventType::Warning, reason, text);
+            Ok(Outcome::Retry)
+        };
+        let secrets = match self.secrets(&content).await {
+            Ok(secrets) => secrets,
+            Err(error) => {
+                let error = words(&error);
+                return say(format!("Failed to get snapshot credentials: {error}"));
+            }
+        };
+        if let Err(error) = K::delete(self, &content, secrets).await {
+            return say(format!("Failed to delete {}: {error}", K::NAMES.word));
+        }
+        info!(content = %content.key(), "deleted");
+        let let_go = |now: &K| without_finalizer(now, K::NAMES.finalizer);
+        self.take(insist(&self.cluster, &content, let_go).await?);
+        Ok(Outcome::Done)
+    }
+
+    async fn fail_to_create(&self, content: &K, text: &str) -> Result<Outcome, ApiError> {
+        let word = K::NAMES.word;
+        let (reason, text) = if content.has_status() {
+            let text = format!("Failed to check and update {word} content: {text}");
+            (K::NAMES.check_failed, text)
+        } else {
+            let text = format!("Failed to create {word}: {text}");
+            (K::NAMES.creation_failed, text)
+        };
+        self.tell(content, reason, &text).await?;
+        Ok(Outcome::Retry)
+    }
+
+    /// Puts a failure into the status, and says it, unless the very same stands there.
+    async fn tell(&self, content: &K, reason: &str, text: &str) -> Result<(), ApiError> {
+        if content.error_message() == Some(text) {
+            return Ok(());
+        }
+        let time = self.clock.now_seconds();
+        let failed = |now: &K| {
+            if now.error_message() == Some(text) {
+                return None;
+            }
+            let error = json!({"time": time, "message": text});
+            let body = json!({"status": {"readyToUse": false, "error": error}});
+            Some(Patch::merge_on(now, body))
+        };
+        self.recorder.say(content, EventType::Warning, reason, text);
+        self.take(insist_status(&self.cluster, content, failed).await?);
+        Ok(())
+    }
+}
