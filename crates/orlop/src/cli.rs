@@ -43,14 +43,16 @@ pub(crate) enum Command {
     Conformance(Box<crate::conformance::Conformance>),
     /// Run the control plane's storage controllers against a cluster.
     Control(Control),
-    /// Run the sidecars (provisioner, attacher) beside a CSI driver, against a cluster.
-    Controller(Controller),
+    /// Run the sidecars (provisioner, attacher, resizer …) beside a CSI driver, against a cluster.
+    #[command(disable_help_flag = true)]
+    Controller(Words),
     /// Run the pod scheduler against a cluster.
     Scheduler(Cluster),
     /// Run a node: register drivers, mount volumes, run pods, against a cluster.
     Node(Node),
-    /// Register a CSI driver with the kubelet of its node.
-    NodeRegistrar(NodeRegistrar),
+    /// Register a CSI driver with the kubelet of its node, and tell how both are.
+    #[command(disable_help_flag = true)]
+    NodeRegistrar(Words),
     /// Run one container; started by the node role, not by people.
     #[command(hide = true)]
     ContainerShim {
@@ -258,23 +260,16 @@ pub(crate) struct Control {
     pub(crate) controllers: Vec<String>,
 }
 
-/// `orlop controller`.
+/// Flags as the Go sidecars take them, read by `dropin`.
 #[derive(Debug, Args)]
-pub(crate) struct Controller {
-    #[command(flatten)]
-    pub(crate) cluster: Cluster,
-    /// Which to run: provisioner, attacher, resizer; `*` for all, `-NAME` for all but one.
+pub(crate) struct Words {
+    /// As the Go sidecars' flags; --help lists them.
     #[arg(
-        long,
-        default_value = "*",
-        value_delimiter = ',',
-        value_name = "LIST",
-        allow_hyphen_values = true
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "FLAGS"
     )]
-    pub(crate) controllers: Vec<String>,
-    /// The driver's socket.
-    #[arg(long, default_value = "/run/csi/socket", value_name = "SOCKET")]
-    pub(crate) csi_address: String,
+    pub(crate) words: Vec<String>,
 }
 
 /// `orlop node`.
@@ -288,20 +283,6 @@ pub(crate) struct Node {
     /// The node's root, laid out as the kubelet's.
     #[arg(long, default_value = "/var/lib/orlop-node", value_name = "DIR")]
     pub(crate) root: PathBuf,
-}
-
-/// `orlop node-registrar`.
-#[derive(Debug, Args)]
-pub(crate) struct NodeRegistrar {
-    /// The driver's socket, as seen here.
-    #[arg(long, default_value = "/run/csi/socket", value_name = "SOCKET")]
-    pub(crate) csi_address: String,
-    /// The driver's socket, as seen by the kubelet.
-    #[arg(long, value_name = "SOCKET")]
-    pub(crate) kubelet_registration_path: String,
-    /// Where the kubelet looks for registration sockets.
-    #[arg(long, default_value = "/registration", value_name = "DIR")]
-    pub(crate) plugin_registration_path: PathBuf,
 }
 
 #[cfg(test)]

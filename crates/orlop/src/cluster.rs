@@ -1,25 +1,17 @@
 //! The same roles, each as a process of its own, against any Kubernetes API server.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use orlop_csi::{
-    Driver,
-    metrics::{Metrics as CallMetrics, Side},
-};
+use orlop_csi::metrics::{Metrics as CallMetrics, Side};
 use orlop_host::sandbox::ShimCommand;
-use orlop_model::{Key, well_known};
+use orlop_model::Key;
 use orlop_node::{HostRunner, Layout, NodeConfig, Seams, SocketDrivers, SocketRegistrations};
 use orlop_runtime::{Clock, Election, Process};
 
-use crate::{cli, controllers::choose, driver::meet, up::preflight, up::terminated};
-
-/// How long a driver may take to answer at the start, as for the Go sidecars.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::{api, cli, controllers::choose, up::preflight, up::terminated};
 
 type StartController = fn(&Process);
-type StartSidecar = fn(&Process, &Driver);
 
 /// What `orlop control` runs.
 const CONTROL: [(&str, StartController); 4] = [
@@ -27,19 +19,6 @@ const CONTROL: [(&str, StartController); 4] = [
     ("attach-detach", orlop_control::attach_detach::start),
     ("protection", orlop_control::protection::start),
     ("ephemeral", orlop_control::ephemeral::start),
-];
-
-/// What `orlop controller` runs.
-const SIDECARS: [(&str, StartSidecar); 3] = [
-    ("provisioner", |process, driver| {
-        orlop_sidecars::provisioner::start(process, driver.clone(), Default::default());
-    }),
-    ("attacher", |process, driver| {
-        orlop_sidecars::attacher::start(process, driver.clone(), Default::default());
-    }),
-    ("resizer", |process, driver| {
-        orlop_sidecars::resizer::start(process, driver.clone(), Default::default());
-    }),
 ];
 
 pub(crate) async fn control(args: cli::Control) -> Result<()> {
@@ -61,26 +40,6 @@ pub(crate) async fn scheduler(args: cli::Cluster) -> Result<()> {
     let process = connect(&args).await?;
     lead(&process, &args, "orlop-scheduler", || {
         orlop_scheduler::start(&process)
-    })
-    .await
-}
-
-pub(crate) async fn controller(args: cli::Controller) -> Result<()> {
-    let cli::Controller {
-        cluster,
-        controllers,
-        csi_address,
-    } = args;
-    let chosen = choose(&controllers, &SIDECARS)?;
-    let process = connect(&cluster).await?;
-    let metrics = CallMetrics::register(Side::Sidecar, &mut process.metrics.registry());
-    let driver = Driver::connect(&csi_address)?.with_metrics(metrics);
-    let info = meet(&driver, &csi_address, PATIENCE).await?;
-    let lease = format!("orlop-controller-{}", well_known::sanitise(&info.name));
-    lead(&process, &cluster, &lease, || {
-        for start in chosen {
-            start(&process, &driver);
-        }
     })
     .await
 }
@@ -116,37 +75,8 @@ pub(crate) async fn node(args: cli::Node) -> Result<()> {
     Ok(())
 }
 
-pub(crate) async fn node_registrar(args: cli::NodeRegistrar) -> Result<()> {
-    let cli::NodeRegistrar {
-        csi_address,
-        kubelet_registration_path,
-        plugin_registration_path,
-    } = args;
-    let config = orlop_sidecars::registrar::Config {
-        csi_endpoint: csi_address,
-        kubelet_registration_path,
-        plugin_registration_dir: plugin_registration_path,
-    };
-    orlop_sidecars::registrar::serve(config, terminated()).await;
-    Ok(())
-}
-
 async fn connect(args: &cli::Cluster) -> Result<Process> {
-    let mut config = match &args.kubeconfig {
-        Some(file) => {
-            let kubeconfig = Kubeconfig::read_from(file)
-                .with_context(|| format!("could not read {}", file.display()))?;
-            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-                .await
-                .with_context(|| format!("{} names no cluster to talk to", file.display()))?
-        }
-        None => kube::Config::infer()
-            .await
-            .context("no cluster was found: name one with --kubeconfig")?,
-    };
-    // Its retries also repeat POST, which can create an object twice; our queues retry.
-    config.default_retry = false;
-    let client = kube::Client::try_from(config).context("the cluster's address is unusable")?;
+    let client = api::connect(args.kubeconfig.as_deref(), None, None).await?;
     Ok(Process::new(client, Clock::system()))
 }
 
@@ -187,7 +117,7 @@ async fn lead(
 }
 
 /// Who we are in an election: the host's name, which in a cluster is the pod's.
-fn identity() -> String {
+pub(crate) fn identity() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
 }

@@ -1,5 +1,6 @@
 //! orlop: the whole Kubernetes storage stack as one binary.
 
+mod api;
 mod bench;
 mod cli;
 mod cluster;
@@ -8,6 +9,8 @@ mod controllers;
 mod demo;
 mod down;
 mod driver;
+mod dropin;
+mod endpoint;
 mod life;
 mod logs;
 mod proof;
@@ -21,17 +24,28 @@ use cli::{Cli, Command};
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
 fn main() -> ExitCode {
+    if let Some(code) = dropin::called() {
+        return code;
+    }
     let cli = Cli::parse();
     // The shim runs beside every container: no runtime, no threads, no log of its own.
     if let Command::ContainerShim { state_dir } = &cli.command {
         return orlop_host::sandbox::shim_main(state_dir);
     }
-    // It has exit codes of its own.
+    // These have flags or exit codes of their own.
     let cli = match cli {
         Cli {
             command: Command::Conformance(args),
             ..
         } => return conformance::main(*args),
+        Cli {
+            command: Command::Controller(cli::Words { words }),
+            log,
+        } => return dropin::controller(&words, &log),
+        Cli {
+            command: Command::NodeRegistrar(cli::Words { words }),
+            log,
+        } => return dropin::node_registrar(&words, &log),
         other => other,
     };
     match run(cli) {
@@ -70,11 +84,11 @@ fn run(cli: Cli) -> anyhow::Result<()> {
             Command::Bench(args) => bench::run(args).await,
             Command::Driver(cli::Driver::Local(args)) => driver::local(args).await,
             Command::Control(args) => cluster::control(args).await,
-            Command::Controller(args) => cluster::controller(args).await,
             Command::Scheduler(args) => cluster::scheduler(args).await,
             Command::Node(args) => cluster::node(args).await,
-            Command::NodeRegistrar(args) => cluster::node_registrar(args).await,
-            Command::Conformance(_) => unreachable!("handled before"),
+            Command::Conformance(_) | Command::Controller(_) | Command::NodeRegistrar(_) => {
+                unreachable!("handled before")
+            }
             Command::ContainerShim { .. } => unreachable!("handled before there are threads"),
         }
     })

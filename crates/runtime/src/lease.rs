@@ -4,7 +4,7 @@
 //! over. It keeps two leaders from working against each other most of the time; what
 //! keeps them from doing harm is that every write names the version it was decided on.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::SignedDuration;
 use orlop_model::{Key, Lease, Meta, lease::LeaseSpec};
@@ -27,6 +27,8 @@ pub struct Election {
     pub renew_deadline: Duration,
     /// How often everybody tries.
     pub retry: Duration,
+    /// Labels for the lease.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// The lease could not be renewed in time; another may lead now.
@@ -61,13 +63,26 @@ impl Election {
 
     /// Keeps leading; returns when that is over.
     pub async fn hold(&self, cluster: &Cluster, clock: &Clock) -> LostLease {
+        self.hold_telling(cluster, clock, || ()).await
+    }
+
+    /// Keeps leading, and tells of every renewal; returns when that is over.
+    pub async fn hold_telling(
+        &self,
+        cluster: &Cluster,
+        clock: &Clock,
+        on_renewal: impl Fn(),
+    ) -> LostLease {
         let mut renewed = Instant::now();
         let mut seen = None;
         loop {
             sleep(self.retry).await;
             let left = (renewed + self.renew_deadline).saturating_duration_since(Instant::now());
             match timeout(left, self.attempt(cluster, clock, &mut seen)).await {
-                Ok(Ok(true)) => renewed = Instant::now(),
+                Ok(Ok(true)) => {
+                    renewed = Instant::now();
+                    on_renewal();
+                }
                 Ok(Ok(false)) => return LostLease(self.lease.clone()),
                 Ok(Err(error)) => {
                     warn!(lease = %self.lease, error = error.chain(), "could not renew the lease");
@@ -97,7 +112,10 @@ impl Election {
                 lease_transitions: Some(0),
             };
             let lease = Lease {
-                metadata: Meta::named(&self.lease),
+                metadata: Meta {
+                    labels: self.labels.clone(),
+                    ..Meta::named(&self.lease)
+                },
                 spec,
             };
             return match cluster.create(&lease).await {
@@ -133,7 +151,11 @@ impl Election {
             spec["acquireTime"] = json!(format!("{now:.6}"));
             spec["leaseTransitions"] = json!(found.spec.lease_transitions.unwrap_or(0) + 1);
         }
-        let patch = Patch::merge_on(&found, json!({"spec": spec}));
+        let mut change = json!({"spec": spec});
+        if !ours && !self.labels.is_empty() {
+            change["metadata"]["labels"] = json!(self.labels);
+        }
+        let patch = Patch::merge_on(&found, change);
         match cluster.patch::<Lease>(&self.lease, &patch).await {
             Ok(lease) => {
                 *seen = Some(Seen {
@@ -176,6 +198,7 @@ impl Election {
             duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry: Duration::from_secs(5),
+            labels: BTreeMap::new(),
         }
     }
 

@@ -4,10 +4,24 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
 
+use crate::panics::Panics;
+
 /// The metrics of all roles of a process.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
+    pub(crate) panics: Panics,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let panics = Panics::register(&mut registry);
+        Self {
+            registry: Arc::new(Mutex::new(registry)),
+            panics,
+        }
+    }
 }
 
 impl Metrics {

@@ -213,8 +213,9 @@ where
             key = queue.next(), if turns.len() < at_once => {
                 let guarded = AssertUnwindSafe(turn(key.clone())).catch_unwind();
                 turns.push(async move {
-                    let outcome = guarded.await.unwrap_or_else(|_| {
-                        error!(?key, "a turn panicked; it will be tried again");
+                    let outcome = guarded.await.unwrap_or_else(|panic| {
+                        error!(?key, "will be tried again");
+                        crate::panics::in_a_turn(&*panic);
                         Outcome::Retry
                     });
                     (key, outcome)

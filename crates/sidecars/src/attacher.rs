@@ -52,10 +52,13 @@ impl Default for Config {
 /// Starts the attacher of a driver. It waits for the driver to be ready.
 pub fn start(process: &Process, driver: Driver, config: Config) {
     let on = process.clone();
-    process.spawn("attacher", async move {
-        let info = introduce(&driver, config.retry).await;
-        info!(driver = info.name, version = info.version, "attaching");
-        run(&on, driver, &info, config).await;
+    process.keep("attacher", move || {
+        let (on, driver, config) = (on.clone(), driver.clone(), config.clone());
+        async move {
+            let info = introduce(&driver, config.retry).await;
+            info!(driver = info.name, version = info.version, "attaching");
+            run(&on, driver, &info, config).await;
+        }
     });
 }
 

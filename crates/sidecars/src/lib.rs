@@ -10,6 +10,7 @@ pub mod attacher;
 mod capability;
 mod credentials;
 mod insist;
+pub mod liveness;
 mod patience;
 pub mod provisioner;
 pub mod registrar;

@@ -147,14 +147,17 @@ impl Config {
 /// Starts the provisioner of a driver. It waits for the driver to be ready.
 pub fn start(process: &Process, driver: Driver, config: Config) {
     let on = process.clone();
-    process.spawn("provisioner", async move {
-        let info = introduce(&driver, config.retry).await;
-        let place = match &config.deployment {
-            Deployment::Central => BTreeMap::new(),
-            Deployment::Node(_) => place_of(&driver, config.retry).await,
-        };
-        info!(driver = info.name, version = info.version, "provisioning");
-        run(&on, driver, &info, place, config).await;
+    process.keep("provisioner", move || {
+        let (on, driver, config) = (on.clone(), driver.clone(), config.clone());
+        async move {
+            let info = introduce(&driver, config.retry).await;
+            let place = match &config.deployment {
+                Deployment::Central => BTreeMap::new(),
+                Deployment::Node(_) => place_of(&driver, config.retry).await,
+            };
+            info!(driver = info.name, version = info.version, "provisioning");
+            run(&on, driver, &info, place, config).await;
+        }
     });
 }
 

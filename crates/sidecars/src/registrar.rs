@@ -9,10 +9,10 @@
 use std::{future::Future, path::PathBuf, pin::pin, sync::Arc, time::Duration};
 
 use orlop_csi::{
-    Driver,
+    Deadlines, Driver,
     registration::{
         InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
-        registration_server::Registration,
+        registration_client::RegistrationClient, registration_server::Registration,
     },
     server::{ServeError, Services, Socket},
 };
@@ -39,6 +39,64 @@ pub struct Config {
     pub kubelet_registration_path: String,
     /// The folder that the kubelet watches for registration sockets.
     pub plugin_registration_dir: PathBuf,
+    /// How long the driver may take to say who it is.
+    pub timeout: Duration,
+}
+
+/// What the kubelet finds when it looks for the driver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Introduction {
+    /// The driver, under its name.
+    Stands,
+    /// No socket, for this reason.
+    Absent(String),
+    /// Something else, which is this.
+    Wrong(String),
+}
+
+/// Looks as the kubelet does.
+pub async fn introduced(config: &Config) -> Introduction {
+    let asked = async {
+        let driver = driver(config).map_err(|error| Introduction::Wrong(error.to_string()))?;
+        let info = driver.info().await.map_err(|error| {
+            Introduction::Wrong(format!("the driver does not say who it is: {error}"))
+        })?;
+        let path = socket_of(config, &info.name);
+        if !path.exists() {
+            return Err(Introduction::Absent(format!(
+                "socket path {} does not exist",
+                path.display()
+            )));
+        }
+        let channel = orlop_csi::client::channel(&path.to_string_lossy())
+            .map_err(|error| Introduction::Wrong(error.to_string()))?;
+        let said = RegistrationClient::new(channel)
+            .get_info(InfoRequest {})
+            .await
+            .map_err(|status| Introduction::Wrong(status.message().to_owned()))?;
+        match said.into_inner().name {
+            name if name == info.name => Ok(()),
+            other => Err(Introduction::Wrong(format!(
+                "the socket introduces {other:?} rather than {:?}",
+                info.name
+            ))),
+        }
+    };
+    match tokio::time::timeout(config.timeout, asked).await {
+        Ok(Ok(())) => Introduction::Stands,
+        Ok(Err(other)) => other,
+        Err(_) => Introduction::Wrong("no answer in time".to_owned()),
+    }
+}
+
+fn driver(config: &Config) -> Result<Driver, orlop_csi::client::EndpointError> {
+    Ok(Driver::connect(&config.csi_endpoint)?.with_deadlines(Deadlines::all(config.timeout)))
+}
+
+fn socket_of(config: &Config, driver: &str) -> PathBuf {
+    config
+        .plugin_registration_dir
+        .join(format!("{driver}-reg.sock"))
 }
 
 /// What the kubelet made of the registration.
@@ -103,7 +161,7 @@ enum RegisterError {
 /// turned the driver down: a new socket makes it look again.
 async fn register(config: &Config, stop: impl Future<Output = ()>) -> Result<(), RegisterError> {
     let mut stop = pin!(stop);
-    let driver = Driver::connect(&config.csi_endpoint)?;
+    let driver = driver(config)?;
     let asked = async {
         // A driver without Probe is taken to be ready.
         let _ = driver.probe_until_ready().await;
@@ -119,9 +177,7 @@ async fn register(config: &Config, stop: impl Future<Output = ()>) -> Result<(),
         endpoint: config.kubelet_registration_path.clone().into(),
         says,
     };
-    let path = config
-        .plugin_registration_dir
-        .join(format!("{}-reg.sock", info.name));
+    let path = socket_of(config, &info.name);
     let socket = Socket::bind(&path.to_string_lossy())
         .map_err(|error| RegisterError::Serve(error.into()))?;
     info!(driver = info.name, socket = %path.display(), "waiting for the kubelet");

@@ -66,10 +66,18 @@ impl Default for Config {
 /// Starts the resizer of a driver. It waits for the driver to be ready.
 pub fn start(process: &Process, driver: Driver, config: Config) {
     let on = process.clone();
-    process.spawn("resizer", async move {
-        let info = introduce(&driver, config.retry).await;
-        run(&on, driver, &info, config).await;
+    process.keep("resizer", move || {
+        let (on, driver, config) = (on.clone(), driver.clone(), config.clone());
+        async move {
+            let info = introduce(&driver, config.retry).await;
+            run(&on, driver, &info, config).await;
+        }
     });
+}
+
+/// Whether a resizer has anything to do with such a driver.
+pub fn suits(info: &DriverInfo) -> bool {
+    Ability::of(info).is_some() || info.can(ControllerCapability::ModifyVolume)
 }
 
 async fn run(process: &Process, driver: Driver, info: &Arc<DriverInfo>, config: Config) {

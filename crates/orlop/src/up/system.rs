@@ -410,6 +410,7 @@ fn start_node(
 /// Introduces the driver to a node, as the registrar beside a driver does.
 fn register(layout: &Layout, node: &str, socket: &Path, sockets: &Sockets) {
     let config = orlop_sidecars::registrar::Config {
+        timeout: Duration::from_secs(10),
         csi_endpoint: format!("unix://{}", socket.display()),
         kubelet_registration_path: socket.display().to_string(),
         plugin_registration_dir: layout.registry(node),

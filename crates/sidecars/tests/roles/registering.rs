@@ -51,6 +51,7 @@ async fn the_kubelet_learns_of_the_driver_and_of_its_end() {
         csi_endpoint: format!("unix://{}", driver.display()),
         kubelet_registration_path: "/var/lib/kubelet/plugins/fake/csi.sock".into(),
         plugin_registration_dir: registry.clone(),
+        timeout: Duration::from_secs(10),
     };
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = tokio::spawn(registrar::serve(config, async {
@@ -93,6 +94,7 @@ async fn a_driver_that_was_turned_down_is_offered_again() {
         csi_endpoint: driver.to_string_lossy().into_owned(),
         kubelet_registration_path: "/x".into(),
         plugin_registration_dir: folder.path().to_owned(),
+        timeout: Duration::from_secs(10),
     };
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = tokio::spawn(registrar::serve(config, async {
@@ -133,6 +135,7 @@ async fn a_missing_folder_is_waited_for() {
         csi_endpoint: driver.to_string_lossy().into_owned(),
         kubelet_registration_path: "/x".into(),
         plugin_registration_dir: registry.clone(),
+        timeout: Duration::from_secs(10),
     };
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = tokio::spawn(registrar::serve(config, async {

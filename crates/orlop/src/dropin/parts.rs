@@ -1,0 +1,167 @@
+//! What a controller is started with, of what its flags say.
+
+use std::time::Duration;
+
+use orlop_csi::{Deadlines, Driver, DriverInfo, client::ControllerCapability};
+use orlop_model::well_known::sanitise;
+use orlop_runtime::{Metrics, Process};
+use orlop_sidecars::{attacher, provisioner, resizer};
+
+use super::{programs::Role, settings::View};
+
+/// One controller, ready to be started.
+pub(super) struct Part {
+    /// How long the driver may take.
+    timeout: Duration,
+    config: Config,
+}
+
+enum Config {
+    Provisioner(provisioner::Config),
+    Attacher(attacher::Config),
+    Resizer(resizer::Config),
+}
+
+impl Part {
+    /// Reads a controller's flags.
+    pub(super) fn read(view: &View<'_>, metrics: &Metrics) -> Result<Self, String> {
+        if let Some(refusal) = view.refusals().into_iter().next() {
+            return Err(refusal);
+        }
+        let config = match view.program.role {
+            Role::Provisioner => Config::Provisioner(provisioner(view, metrics)?),
+            Role::Attacher => Config::Attacher(attacher::Config {
+                default_fs_type: view.text("default-fstype"),
+                workers: view.workers("worker-threads")?,
+                retry: view.retry(),
+            }),
+            Role::Resizer => Config::Resizer(resizer::Config {
+                extra_modify_metadata: view.bool("extra-modify-metadata"),
+                workers: view.workers("workers")?,
+                retry: view.retry(),
+            }),
+            Role::Snapshotter
+            | Role::SnapshotController
+            | Role::HealthMonitor
+            | Role::Registrar
+            | Role::LivenessProbe => {
+                return Err(format!("{} is not built yet", view.program.name));
+            }
+        };
+        Ok(Self {
+            timeout: view.duration("timeout"),
+            config,
+        })
+    }
+
+    /// Whether there is such a controller here.
+    pub(super) fn is_built(role: Role) -> bool {
+        matches!(role, Role::Provisioner | Role::Attacher | Role::Resizer)
+    }
+
+    /// Whether the driver can do what the controller is for.
+    pub(super) fn suits(&self, info: &DriverInfo) -> Result<(), String> {
+        use ControllerCapability as Can;
+        let name = &info.name;
+        match &self.config {
+            Config::Provisioner(_) if !info.can(Can::CreateDeleteVolume) => Err(format!(
+                "the driver {name} makes no volumes: it lacks CREATE_DELETE_VOLUME"
+            )),
+            Config::Resizer(_) if !resizer::suits(info) => Err(format!(
+                "the driver {name} neither grows nor changes volumes: it lacks EXPAND_VOLUME and \
+                 MODIFY_VOLUME"
+            )),
+            // What is not attached by the driver is attached in name.
+            Config::Provisioner(_) | Config::Attacher(_) | Config::Resizer(_) => Ok(()),
+        }
+    }
+
+    /// Starts it.
+    pub(super) fn start(&self, process: &Process, driver: &Driver) {
+        let deadlines = Deadlines::all(self.timeout);
+        let driver = driver.clone().with_deadlines(deadlines);
+        match &self.config {
+            Config::Provisioner(config) => provisioner::start(process, driver, config.clone()),
+            Config::Attacher(config) => attacher::start(process, driver, config.clone()),
+            Config::Resizer(config) => resizer::start(process, driver, config.clone()),
+        }
+    }
+}
+
+fn provisioner(view: &View<'_>, metrics: &Metrics) -> Result<provisioner::Config, String> {
+    let deployment = if view.bool("node-deployment") {
+        let node = std::env::var("NODE_NAME")
+            .ok()
+            .filter(|name| !name.is_empty());
+        let node = node
+            .ok_or("the NODE_NAME environment variable must be set when using --node-deployment")?;
+        provisioner::Deployment::Node(node)
+    } else {
+        provisioner::Deployment::Central
+    };
+    let prefix = view.text("volume-name-prefix");
+    if prefix.is_empty() {
+        return Err("volume name prefix cannot be of length 0".into());
+    }
+    Ok(provisioner::Config {
+        deployment,
+        volume_name_prefix: prefix,
+        spread: if view.bool("strict-topology") {
+            provisioner::Spread::Strict
+        } else {
+            provisioner::Spread::Preferred
+        },
+        immediate: if view.bool("immediate-topology") {
+            provisioner::Immediate::EverywhereTheDriverIs
+        } else {
+            provisioner::Immediate::AsTheClassSays
+        },
+        default_fs_type: view.text("default-fstype"),
+        extra_create_metadata: view.bool("extra-create-metadata"),
+        workers: view.workers("worker-threads")?,
+        retry: view.retry(),
+        metrics: provisioner::Metrics::register(&mut metrics.registry()),
+        ..provisioner::Config::default()
+    })
+}
+
+/// The lease of a program beside a driver; the originals', so that theirs and ours never lead at
+/// the same time.
+pub(super) fn lease(role: Role, driver: &str) -> String {
+    match role {
+        Role::Provisioner => sanitise(&driver.replace('/', "-")),
+        Role::Attacher => sanitise(&format!("external-attacher-leader-{driver}")),
+        Role::Resizer => sanitise(&format!("external-resizer-{}", sanitise(driver))),
+        Role::Snapshotter => sanitise(&format!("external-snapshotter-leader-{driver}")),
+        Role::SnapshotController => "snapshot-controller-leader".to_owned(),
+        Role::HealthMonitor => sanitise(&format!("external-health-monitor-leader-{driver}")),
+        // These have none.
+        Role::Registrar | Role::LivenessProbe => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_have_the_originals_names() {
+        for (role, expected) in [
+            (Role::Provisioner, "ebs-csi-aws-com"),
+            (Role::Attacher, "external-attacher-leader-ebs-csi-aws-com"),
+            (Role::Resizer, "external-resizer-ebs-csi-aws-com"),
+            (
+                Role::Snapshotter,
+                "external-snapshotter-leader-ebs-csi-aws-com",
+            ),
+            (Role::SnapshotController, "snapshot-controller-leader"),
+            (
+                Role::HealthMonitor,
+                "external-health-monitor-leader-ebs-csi-aws-com",
+            ),
+        ] {
+            assert_eq!(lease(role, "ebs.csi.aws.com"), expected);
+        }
+        assert_eq!(lease(Role::Provisioner, "a/b-"), "a-b-X");
+    }
+}

@@ -1,0 +1,238 @@
+//! What a command line asks for, in our own types.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use orlop_runtime::Backoff;
+
+use crate::api::Cap;
+
+use super::{
+    flags::{Flag, Given, Support, Value},
+    programs::{Program, Together},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// A controller's view of the command line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) given: &'a Given,
+    pub(super) program: &'static Program,
+    /// What its own flags begin with where many controllers share the line.
+    pub(super) prefix: Option<&'static str>,
+}
+
+impl View<'_> {
+    fn set(&self, name: &str) -> Option<&Value> {
+        let own = self
+            .prefix
+            .and_then(|prefix| self.given.get(&format!("{prefix}-{name}")));
+        own.or_else(|| self.given.get(name))
+    }
+
+    fn value(&self, name: &str) -> Value {
+        let known = self.program.flag(name);
+        let default = || known.map(Flag::default);
+        self.set(name)
+            .cloned()
+            .or_else(default)
+            .unwrap_or(Value::Bool(false))
+    }
+
+    /// Whether a flag was given.
+    pub(super) fn is_set(&self, name: &str) -> bool {
+        self.set(name).is_some()
+    }
+
+    pub(super) fn bool(&self, name: &str) -> bool {
+        matches!(self.value(name), Value::Bool(true))
+    }
+
+    pub(super) fn int(&self, name: &str) -> i64 {
+        match self.value(name) {
+            Value::Int(value) => value,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn float(&self, name: &str) -> f64 {
+        match self.value(name) {
+            Value::Float(value) => value,
+            _ => 0.0,
+        }
+    }
+
+    pub(super) fn duration(&self, name: &str) -> Duration {
+        match self.value(name) {
+            Value::Duration(value) => value,
+            _ => Duration::ZERO,
+        }
+    }
+
+    pub(super) fn text(&self, name: &str) -> String {
+        match self.value(name) {
+            Value::Text(value) => value,
+            _ => String::new(),
+        }
+    }
+
+    /// How many at once; nothing can be done by none.
+    pub(super) fn workers(&self, name: &str) -> Result<usize, String> {
+        match usize::try_from(self.int(name)) {
+            Ok(workers) if workers > 0 => Ok(workers),
+            _ => Err(format!("option -{name} must be greater than zero")),
+        }
+    }
+
+    /// The waits between tries.
+    pub(super) fn retry(&self) -> Backoff {
+        Backoff {
+            first: self.duration("retry-interval-start"),
+            most: self.duration("retry-interval-max"),
+        }
+    }
+
+    fn gates(&self) -> BTreeMap<String, bool> {
+        match self.set("feature-gates") {
+            Some(Value::Gates(gates)) => gates.clone(),
+            _ => BTreeMap::new(),
+        }
+    }
+
+    /// Why what is asked for can't be done here; empty if it can.
+    pub(super) fn refusals(&self) -> Vec<String> {
+        let mut refusals = Vec::new();
+        for flag in self.program.flags() {
+            if let Support::DefaultOnly(why) = flag.support
+                && let Some(value) = self.set(&flag.name)
+                && *value != flag.default()
+            {
+                refusals.push(format!("--{}={value}: {why}", flag.name));
+            }
+        }
+        for (name, on) in self.gates() {
+            match self.program.gates.iter().find(|gate| gate.name == name) {
+                None if self.prefix.is_some() && Together::knows(&name) => {}
+                None => refusals.push(format!("unrecognized feature gate: {name}")),
+                Some(gate) => {
+                    if let Support::DefaultOnly(why) = gate.support
+                        && on != gate.default
+                    {
+                        refusals.push(format!("--feature-gates={name}={on}: {why}"));
+                    }
+                }
+            }
+        }
+        refusals
+    }
+}
+
+/// Where metrics and health are served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Served {
+    pub(super) address: String,
+    pub(super) metrics_path: String,
+    /// Whether health is served as well.
+    pub(super) health: bool,
+}
+
+/// How to take part in an election.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Running {
+    pub(super) namespace: Option<String>,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) duration: Duration,
+    pub(super) renew_deadline: Duration,
+    pub(super) retry: Duration,
+}
+
+/// What every program has that talks to an API server.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Common {
+    pub(super) kubeconfig: Option<PathBuf>,
+    pub(super) master: Option<String>,
+    pub(super) csi_address: String,
+    pub(super) cap: Option<Cap>,
+    pub(super) served: Option<Served>,
+    pub(super) running: Option<Running>,
+}
+
+impl Common {
+    /// Reads it.
+    pub(super) fn read(view: &View<'_>) -> Result<Self, String> {
+        let some = |name: &str| Some(view.text(name)).filter(|text| !text.is_empty());
+        let capped = view.is_set("kube-api-qps") || view.is_set("kube-api-burst");
+        // Not more than none is client-go's word for no limit.
+        let cap = Cap {
+            per_second: view.float("kube-api-qps"),
+            burst: u32::try_from(view.int("kube-api-burst"))
+                .unwrap_or(1)
+                .max(1),
+        };
+        Ok(Self {
+            kubeconfig: some("kubeconfig").map(PathBuf::from),
+            master: some("master"),
+            csi_address: view.text("csi-address"),
+            cap: Some(cap).filter(|cap| capped && cap.per_second > 0.0),
+            served: served(view)?,
+            running: if view.bool("leader-election") {
+                Some(running(view)?)
+            } else {
+                None
+            },
+        })
+    }
+}
+
+fn served(view: &View<'_>) -> Result<Option<Served>, String> {
+    let (endpoint, metrics) = (view.text("http-endpoint"), view.text("metrics-address"));
+    let (address, health) = match (endpoint.is_empty(), metrics.is_empty()) {
+        (false, false) => {
+            return Err("only one of `--metrics-address` and `--http-endpoint` can be set".into());
+        }
+        (false, true) => (endpoint, true),
+        (true, false) => (metrics, false),
+        (true, true) => return Ok(None),
+    };
+    let metrics_path = view.text("metrics-path");
+    if !metrics_path.starts_with('/') {
+        return Err(format!(
+            "--metrics-path={metrics_path}: a path begins with /"
+        ));
+    }
+    Ok(Some(Served {
+        address,
+        metrics_path,
+        health,
+    }))
+}
+
+fn running(view: &View<'_>) -> Result<Running, String> {
+    let mut labels = BTreeMap::new();
+    let written = view.text("leader-election-labels");
+    for pair in written.split(',').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once(':').ok_or_else(|| {
+            format!("--leader-election-labels: {pair:?} is no label; write key:value,key:value")
+        })?;
+        labels.insert(key.trim().to_owned(), value.trim().to_owned());
+    }
+    let running = Running {
+        namespace: Some(view.text("leader-election-namespace")).filter(|text| !text.is_empty()),
+        labels,
+        duration: view.duration("leader-election-lease-duration"),
+        renew_deadline: view.duration("leader-election-renew-deadline"),
+        retry: view.duration("leader-election-retry-period"),
+    };
+    // client-go asks for the same, and with a little jitter between tries.
+    if running.duration <= running.renew_deadline {
+        return Err("leaseDuration must be greater than renewDeadline".into());
+    }
+    if running.renew_deadline <= running.retry.mul_f64(1.2) {
+        return Err("renewDeadline must be greater than retryPeriod*JitterFactor".into());
+    }
+    if running.retry.is_zero() {
+        return Err("retryPeriod must be greater than zero".into());
+    }
+    Ok(running)
+}

@@ -1,0 +1,229 @@
+//! Runs controllers beside a driver: one by its old name, or many in one process.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, anyhow};
+use orlop_csi::{
+    Driver, DriverInfo,
+    metrics::{Metrics as CallMetrics, Side},
+};
+use orlop_model::{ObjectRef, well_known::sanitise};
+use orlop_runtime::{Metrics, Process};
+use orlop_sidecars::liveness;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::info;
+
+use super::{
+    CONTROLLERS, Given, Role, View,
+    lead::{Standing, election, lead},
+    parts::{Part, lease},
+    programs,
+    settings::{Common, Running},
+    voice,
+};
+use crate::{api, controllers::choose, endpoint::Endpoint, up::terminated};
+
+/// How long a driver's socket may take to appear, as for the Go sidecars.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A controller by its old name.
+pub(super) fn alone(view: &View<'_>) -> Result<()> {
+    let common = Common::read(view).map_err(|why| anyhow!(why))?;
+    let metrics = Metrics::default();
+    let part = Part::read(view, &metrics).map_err(|why| anyhow!(why))?;
+    let role = view.program.role;
+    run(Beside {
+        common,
+        metrics,
+        parts: vec![(part, Wanted::ByName)],
+        lease: Box::new(move |driver| lease(role, driver)),
+        fallback: "default",
+    })
+}
+
+/// `orlop controller`.
+pub(super) fn together(given: &Given, log: &str) -> Result<()> {
+    let view = |role, prefix| View {
+        given,
+        program: programs::of(role),
+        prefix: Some(prefix),
+    };
+    let first = view(Role::Provisioner, "provisioner");
+    voice::tune(&first, Some(log))?;
+    let common = Common::read(&first).map_err(|why| anyhow!(why))?;
+    let list = match given.get("controllers") {
+        Some(list) => list.to_string(),
+        None => "*".to_owned(),
+    };
+    let mut list: Vec<String> = list.split(',').map(str::to_owned).collect();
+    let named = |name: &str| list.iter().any(|word| word == name);
+    let by_name: Vec<bool> = CONTROLLERS.iter().map(|(name, _)| named(name)).collect();
+    if !named("snapshot-controller") {
+        // A cluster has one of it, not one beside each driver.
+        list.push("-snapshot-controller".to_owned());
+    }
+    let chosen = choose(&list, &numbered())?;
+    let metrics = Metrics::default();
+    let mut parts = Vec::new();
+    for index in chosen {
+        let (name, role) = CONTROLLERS[index];
+        let wanted = if by_name[index] {
+            Wanted::ByName
+        } else {
+            Wanted::IfItSuits
+        };
+        match Part::read(&view(role, name), &metrics) {
+            Ok(part) => parts.push((part, wanted)),
+            Err(why) if wanted == Wanted::IfItSuits && !Part::is_built(role) => {
+                info!(controller = name, why, "left out");
+            }
+            Err(why) => return Err(anyhow!("{name}: {why}")),
+        }
+    }
+    run(Beside {
+        common,
+        metrics,
+        parts,
+        lease: Box::new(|driver| format!("orlop-controller-{}", sanitise(driver))),
+        fallback: "kube-system",
+    })
+}
+
+fn numbered() -> [(&'static str, usize); CONTROLLERS.len()] {
+    let mut numbered = [("", 0); CONTROLLERS.len()];
+    for (index, (name, _)) in CONTROLLERS.iter().enumerate() {
+        numbered[index] = (name, index);
+    }
+    numbered
+}
+
+/// How much a controller is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// It was named: a driver that it can do nothing with is an error.
+    ByName,
+    /// It is one of all.
+    IfItSuits,
+}
+
+/// What is to run beside a driver.
+struct Beside {
+    common: Common,
+    metrics: Metrics,
+    parts: Vec<(Part, Wanted)>,
+    lease: Box<dyn Fn(&str) -> String>,
+    /// The lease's namespace where nothing tells it.
+    fallback: &'static str,
+}
+
+fn run(beside: Beside) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(begin(beside))
+}
+
+/// Meets the driver, and works with it.
+async fn begin(beside: Beside) -> Result<()> {
+    let Beside {
+        common,
+        metrics,
+        parts,
+        lease,
+        fallback,
+    } = beside;
+    let mut stop = std::pin::pin!(terminated());
+    let kubeconfig = common.kubeconfig.as_deref();
+    let client = api::connect(kubeconfig, common.master.as_deref(), common.cap).await?;
+    let calls = CallMetrics::register(Side::Sidecar, &mut metrics.registry());
+    let driver = Driver::connect(&common.csi_address)?.with_metrics(calls);
+    let info = tokio::select! {
+        met = meet(&driver, &common.csi_address) => met?,
+        () = &mut stop => return Ok(()),
+    };
+    let mut suitable = Vec::new();
+    for (part, wanted) in parts {
+        match (part.suits(&info), wanted) {
+            (Ok(()), _) => suitable.push(part),
+            (Err(why), Wanted::IfItSuits) => info!(why, "left out"),
+            (Err(why), Wanted::ByName) => return Err(anyhow!(why)),
+        }
+    }
+    let election = common
+        .running
+        .as_ref()
+        .map(|running| election(running, &lease(&info.name), fallback));
+    let standing = Standing::register(&metrics);
+    let _served = serve(&common, &metrics, &standing, &driver).await?;
+    let start = |process: &Process| {
+        tell_panics(process, &info);
+        for part in &suitable {
+            part.start(process, &driver);
+        }
+    };
+    lead(&client, &metrics, election.as_ref(), &standing, start, stop).await;
+    Ok(())
+}
+
+/// Waits for a driver and asks who it is: for its socket a while, for its readiness for ever.
+pub(super) async fn meet(driver: &Driver, address: &str) -> Result<Arc<DriverInfo>> {
+    let path = orlop_csi::client::socket_path(address)?;
+    let there = async {
+        while tokio::net::UnixStream::connect(&path).await.is_err() {
+            // Nothing tells when a socket that may not even have a folder yet is listened at.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, there)
+        .await
+        .ok()
+        .with_context(|| {
+            format!(
+                "no CSI driver listens at {address} after {} s: start it, or check the path",
+                PATIENCE.as_secs()
+            )
+        })?;
+    // A driver without Probe is taken to be ready.
+    let _ = driver.probe_until_ready().await;
+    let info = driver.info().await;
+    info.with_context(|| format!("the CSI driver at {address} does not say who it is"))
+}
+
+/// Serves what is asked for.
+async fn serve(
+    common: &Common,
+    metrics: &Metrics,
+    standing: &Standing,
+    driver: &Driver,
+) -> Result<Option<AbortOnDropHandle<()>>> {
+    let Some(served) = &common.served else {
+        return Ok(None);
+    };
+    let mut endpoint = Endpoint::default().metrics(&served.metrics_path, metrics.clone());
+    if served.health {
+        let driver = driver.clone();
+        endpoint = endpoint.health("/healthz", move || {
+            let driver = driver.clone();
+            async move { liveness::probe(&driver).await.into() }
+        });
+        if let Some(Running { duration, .. }) = common.running {
+            let standing = standing.clone();
+            endpoint = endpoint.health("/healthz/leader-election", move || {
+                let health = standing.health(duration);
+                async move { health }
+            });
+        }
+    }
+    Ok(Some(endpoint.serve(&served.address).await?))
+}
+
+/// A controller that panics is told of at its driver's object.
+fn tell_panics(process: &Process, info: &DriverInfo) {
+    let about = ObjectRef {
+        api_version: "storage.k8s.io/v1".to_owned(),
+        kind: "CSIDriver".to_owned(),
+        name: info.name.clone(),
+        ..ObjectRef::default()
+    };
+    process.tell_panics("orlop-controller", about);
+}

@@ -1,0 +1,284 @@
+//! The binary under the Go sidecars' names, as manifests call them.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use support::{Machine, PATIENCE};
+
+fn run(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_orlop"))
+        .args(words)
+        .env_remove("KUBECONFIG")
+        .output()
+        .unwrap()
+}
+
+/// What it ends with and says, both ways.
+fn said(words: &[&str]) -> (Option<i32>, String, String) {
+    let output = run(words);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+#[test]
+fn a_wrong_flag_ends_as_in_go() {
+    let (code, _, error) = said(&["csi-attacher", "-nonsense"]);
+    assert_eq!(code, Some(2));
+    let start = "flag provided but not defined: -nonsense\nUsage of csi-attacher:\n  -";
+    assert!(error.starts_with(start), "{error}");
+    let (code, _, error) = said(&["csi-provisioner", "--nonsense"]);
+    assert_eq!(code, Some(2));
+    assert!(error.starts_with("unknown flag: --nonsense\n"), "{error}");
+    let (code, _, error) = said(&["livenessprobe", "-probe-timeout=3"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("time: invalid duration \"3\""), "{error}");
+}
+
+#[test]
+fn help_and_version_end_well() {
+    let (code, _, help) = said(&["snapshot-controller", "-help"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        help.contains("  -leader-election-lease-duration duration\n"),
+        "{help}"
+    );
+    let (code, version, _) = said(&["csi-resizer", "--version"]);
+    assert_eq!(code, Some(0));
+    assert_eq!(
+        version,
+        format!("csi-resizer v{}\n", env!("CARGO_PKG_VERSION"))
+    );
+    let (code, _, help) = said(&["controller", "--help"]);
+    assert_eq!(code, Some(0));
+    assert!(help.contains("  -attacher-timeout duration\n"), "{help}");
+}
+
+#[test]
+fn what_can_not_be_done_is_refused_at_the_start() {
+    for (words, why) in [
+        (
+            &["csi-attacher", "-worker-threads=0"][..],
+            "must be greater than zero",
+        ),
+        (
+            &["csi-attacher", "-http-endpoint=:1", "-metrics-address=:2"],
+            "only one of",
+        ),
+        (
+            &["csi-provisioner", "--enable-pprof"],
+            "--enable-pprof=true: ",
+        ),
+        (
+            &["csi-resizer", "-feature-gates=Nonsense=true"],
+            "unrecognized feature gate: Nonsense",
+        ),
+        (
+            &["csi-node-driver-registrar"],
+            "kubelet-registration-path is a required parameter",
+        ),
+        (
+            &["controller", "--controllers=nonsense"],
+            "there is no controller \"nonsense\"",
+        ),
+    ] {
+        let (code, _, error) = said(words);
+        assert_eq!(code, Some(1), "{words:?}: {error}");
+        assert!(error.contains(why), "{words:?}: {error}");
+    }
+    let probe = [
+        "csi-node-driver-registrar",
+        "--mode=kubelet-registration-probe",
+    ];
+    assert_eq!(said(&probe).0, Some(0));
+}
+
+#[test]
+fn a_link_of_the_name_is_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("csi-snapshotter");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_orlop"), &link).unwrap();
+    let output = Command::new(&link).arg("--version").output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.starts_with(&format!("{} v", link.display())), "{said}");
+}
+
+/// A program that ends with the test.
+struct Running(Child);
+
+impl Running {
+    fn start(words: &[&str]) -> Self {
+        let child = Command::new(env!("CARGO_BIN_EXE_orlop"))
+            .args(words)
+            .env_remove("KUBECONFIG")
+            .env_remove("POD_NAMESPACE")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// What is answered at a path; nothing while nobody listens.
+fn get(port: u16, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .ok()?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    .ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn sidecars_under_their_old_names_make_a_volume_and_tell_how_they_are() {
+    needs_a_machine!();
+    let mut machine = Machine::command("apiserver", &[]);
+    machine.start();
+    let folder = machine.path().to_owned();
+    let socket = folder.join("csi.sock");
+    let endpoint = format!("unix://{}", socket.display());
+    let pool = folder.join("pool").display().to_string();
+    let driver = [
+        "driver",
+        "local",
+        "--endpoint",
+        &endpoint,
+        "--nodeid",
+        "n",
+        "--reserve",
+        "0%",
+        "--pool",
+        &pool,
+    ];
+    let driver = Running::start(&driver);
+    let kubeconfig = format!("--kubeconfig={}", machine.kubeconfig().display());
+    let address = format!("--csi-address={}", socket.display());
+    let (port, probe_port, all_port) = (free_port(), free_port(), free_port());
+    let served = format!("--http-endpoint=127.0.0.1:{port}");
+    let words = [
+        "csi-provisioner",
+        &kubeconfig,
+        &address,
+        &served,
+        "--leader-election",
+        "--v=5",
+        "--timeout=30s",
+    ];
+    let _provisioner = Running::start(&words);
+    let probed = format!("-http-endpoint=127.0.0.1:{probe_port}");
+    let _probe = Running::start(&["livenessprobe", &address, &probed]);
+    let both = format!("--http-endpoint=127.0.0.1:{all_port}");
+    let words = [
+        "controller",
+        &kubeconfig,
+        &address,
+        &both,
+        "--controllers=attacher,resizer",
+        "--timeout=20s",
+    ];
+    let _both = Running::start(&words);
+    let _control = Running::start(&["control", &kubeconfig]);
+    machine.apply(
+        "apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: local}
+provisioner: local.csi.orlop.dev
+parameters: {csi.storage.k8s.io/fstype: ext4}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec:
+  storageClassName: local
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 32Mi}}
+",
+    );
+    let bound = [
+        "wait",
+        "--for=jsonpath={.status.phase}=Bound",
+        "pvc/data",
+        "--timeout=60s",
+    ];
+    machine.kubectl(&bound);
+    let holder = [
+        "get",
+        "lease",
+        "local-csi-orlop-dev",
+        "-o",
+        "jsonpath={.spec.holderIdentity}",
+    ];
+    assert!(!machine.kubectl(&holder).trim().is_empty());
+
+    let metrics = get(port, "/metrics").unwrap();
+    for line in [
+        "csi_sidecar_operations_seconds_count{driver_name=\"local.csi.orlop.dev\",\
+         method_name=\"/csi.v1.Controller/CreateVolume\",grpc_status_code=\"OK\"} 1",
+        "leader_election_master_status{name=\"local-csi-orlop-dev\"} 1",
+        "controller_persistentvolumeclaim_provision_total{class=\"local\",source=\"\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+    let ok = |port, path| {
+        get(port, path).is_some_and(|text| text.starts_with("HTTP/1.1 200") && text.ends_with("ok"))
+    };
+    assert!(ok(port, "/healthz/leader-election"));
+    until("the probe", || ok(probe_port, "/healthz").then_some(()));
+    until("the controllers", || ok(all_port, "/healthz").then_some(()));
+
+    machine.kubectl(&["delete", "pvc", "data", "--timeout=60s"]);
+    machine.wait_none("pv");
+    assert_eq!(
+        std::fs::read_dir(Path::new(&pool).join("volumes")).map_or(0, Iterator::count),
+        0
+    );
+
+    drop(driver);
+    until("the probe to tell", || {
+        get(probe_port, "/healthz").filter(|text| text.starts_with("HTTP/1.1 500"))
+    });
+}
