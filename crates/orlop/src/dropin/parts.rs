@@ -17,7 +17,7 @@ pub(super) struct Part {
 }
 
 enum Config {
-    Provisioner(provisioner::Config),
+    Provisioner(Box<provisioner::Config>),
     Attacher(attacher::Config),
     Resizer(resizer::Config),
 }
@@ -29,7 +29,7 @@ impl Part {
             return Err(refusal);
         }
         let config = match view.program.role {
-            Role::Provisioner => Config::Provisioner(provisioner(view, metrics)?),
+            Role::Provisioner => Config::Provisioner(Box::new(provisioner(view, metrics)?)),
             Role::Attacher => Config::Attacher(attacher::Config {
                 default_fs_type: view.text("default-fstype"),
                 workers: view.workers("worker-threads")?,
@@ -81,7 +81,7 @@ impl Part {
         let deadlines = Deadlines::all(self.timeout);
         let driver = driver.clone().with_deadlines(deadlines);
         match &self.config {
-            Config::Provisioner(config) => provisioner::start(process, driver, config.clone()),
+            Config::Provisioner(config) => provisioner::start(process, driver, (**config).clone()),
             Config::Attacher(config) => attacher::start(process, driver, config.clone()),
             Config::Resizer(config) => resizer::start(process, driver, config.clone()),
         }
@@ -106,6 +106,8 @@ fn provisioner(view: &View<'_>, metrics: &Metrics) -> Result<provisioner::Config
     Ok(provisioner::Config {
         deployment,
         volume_name_prefix: prefix,
+        // Less than none is all of it.
+        volume_name_uuid_length: usize::try_from(view.int("volume-name-uuid-length")).ok(),
         spread: if view.bool("strict-topology") {
             provisioner::Spread::Strict
         } else {
@@ -118,6 +120,10 @@ fn provisioner(view: &View<'_>, metrics: &Metrics) -> Result<provisioner::Config
         },
         default_fs_type: view.text("default-fstype"),
         extra_create_metadata: view.bool("extra-create-metadata"),
+        controller_publish_readonly: view.bool("controller-publish-readonly"),
+        prevent_volume_mode_conversion: view.bool("prevent-volume-mode-conversion"),
+        cross_namespace_sources: view.gate("CrossNamespaceVolumeDataSource"),
+        snapshot_sweep: view.duration("snapshot-orphan-sweep-interval"),
         workers: view.workers("worker-threads")?,
         retry: view.retry(),
         metrics: provisioner::Metrics::register(&mut metrics.registry()),

@@ -305,11 +305,10 @@ static PROVISIONER: Program = Program {
             "pvc",
             "What volumes' names begin with.",
         ),
-        flag(
+        done(
             "volume-name-uuid-length",
             Int,
             "-1",
-            LATER,
             "How much of a claim's uid is in its volume's name; -1 for all.",
         ),
         RETRY_START,
@@ -326,11 +325,11 @@ static PROVISIONER: Program = Program {
             "1",
             "Taken, without effect.",
         ),
-        moot(
+        done(
             "snapshot-orphan-sweep-interval",
             Duration,
             "5m",
-            "Taken, without effect.",
+            "How often snapshots are looked through for finalizers that a crash left; 0 for never.",
         ),
         moot("capacity-threads", Int, "1", "Taken, without effect."),
         done(
@@ -426,24 +425,23 @@ static PROVISIONER: Program = Program {
             "60s",
             "Taken, without effect.",
         ),
-        flag(
+        done(
             "controller-publish-readonly",
             Bool,
             "false",
-            LATER,
             "Volumes that are only read say so to the attacher.",
         ),
-        moot(
+        done(
             "prevent-volume-mode-conversion",
             Bool,
             "true",
-            "Taken, without effect.",
+            "A snapshot is restored in its volume's mode, unless its administrator allows another.",
         ),
         FEATURE_GATES,
     ],
     gates: &[
         gate("Topology", true, ALWAYS),
-        gate("CrossNamespaceVolumeDataSource", false, LATER),
+        gate("CrossNamespaceVolumeDataSource", false, Support::Done),
         gate("VolumeAttributesClass", true, ALWAYS),
         RELEASE,
     ],

@@ -93,6 +93,13 @@ impl View<'_> {
         }
     }
 
+    /// Whether a feature is on.
+    pub(super) fn gate(&self, name: &str) -> bool {
+        let known = self.program.gates.iter().find(|gate| gate.name == name);
+        let default = known.is_some_and(|gate| gate.default);
+        self.gates().get(name).copied().unwrap_or(default)
+    }
+
     fn gates(&self) -> BTreeMap<String, bool> {
         match self.set("feature-gates") {
             Some(Value::Gates(gates)) => gates.clone(),
