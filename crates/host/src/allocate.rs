@@ -20,6 +20,15 @@ pub fn all(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
+/// Asks a file system that never writes in place (btrfs) to do so with this new and empty file. Others
+/// do anyway, and there is nothing to be done where it cannot be.
+pub fn write_in_place(file: &File) {
+    use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+    if let Ok(flags) = ioctl_getflags(file) {
+        let _ = ioctl_setflags(file, flags | IFlags::NOCOW);
+    }
+}
+
 /// Gives a file the content of another and no other, without giving up a block. On disk when this
 /// returns; anything from old to new if it is cut short.
 pub fn overwrite(file: &File, content: &File, bytes: u64) -> io::Result<()> {

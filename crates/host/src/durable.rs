@@ -39,6 +39,14 @@ pub fn remove_durably(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Two files change their names, for good once this returns.
+pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?;
+    sync_directory(parent_of(one)?)?;
+    sync_directory(parent_of(other)?)
+}
+
 /// How the names of unfinished files begin; whoever owns the directory may delete them at start.
 pub const UNFINISHED_PREFIX: &str = ".unfinished-";
 

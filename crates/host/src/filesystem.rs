@@ -4,18 +4,19 @@
 //! must know from a record of its own that nothing is.
 
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::program::{Program, ProgramError};
 
-const MKFS_EXT4: Program = Program {
-    path: "/usr/sbin/mkfs.ext4",
-    package: "e2fsprogs",
-};
+mod make;
+
+pub(crate) use make::copy_data;
+pub use make::{MakeError, make, make_image, try_options};
+
 const E2FSCK: Program = Program {
     path: "/usr/sbin/e2fsck",
     package: "e2fsprogs",
@@ -23,14 +24,6 @@ const E2FSCK: Program = Program {
 const RESIZE2FS: Program = Program {
     path: "/usr/sbin/resize2fs",
     package: "e2fsprogs",
-};
-const MKFS_XFS: Program = Program {
-    path: "/usr/sbin/mkfs.xfs",
-    package: "xfsprogs",
-};
-const MKFS_BTRFS: Program = Program {
-    path: "/usr/sbin/mkfs.btrfs",
-    package: "btrfs-progs",
 };
 const BTRFS: Program = Program {
     path: "/usr/bin/btrfs",
@@ -153,109 +146,6 @@ fn is_hole(file: &File) -> io::Result<bool> {
         Err(rustix::io::Errno::NXIO) => Ok(file.metadata()?.is_file()),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Makes a file system, destroying what is there. The result is on disk when this returns.
-///
-/// Inode tables and the journal are zeroed lazily by the kernel, and nothing is discarded: on a
-/// fresh sparse image all of it is zero already. Options are handed to mkfs as they are.
-pub fn make(kind: FsKind, device: &Path, options: &[String]) -> Result<(), MakeError> {
-    run_mkfs(kind, device, options).map_err(MakeError::Program)?;
-    File::open(device)
-        .and_then(|file| file.sync_all())
-        .map_err(MakeError::Sync)
-}
-
-/// Makes a file system in an image that is one hole, writing no more than it needs.
-///
-/// mkfs.ext4 syncs again and again, which takes most of its time. So it works in memory, and what
-/// is not zero is copied into the image and synced once: half the time, measured. The others are left
-/// to themselves: in an image mkfs.xfs gets its log's zeros from the file system, in memory it writes
-/// them.
-pub fn make_image(kind: FsKind, image: &Path, options: &[String]) -> Result<(), MakeError> {
-    /// Up to here a new file system's own data is a few megabytes.
-    const LARGEST_IN_MEMORY: u64 = 64 << 30;
-    let target = OpenOptions::new()
-        .write(true)
-        .open(image)
-        .map_err(MakeError::Sync)?;
-    let size = target.metadata().map_err(MakeError::Sync)?.len();
-    if kind != FsKind::Ext4 || size > LARGEST_IN_MEMORY {
-        return make(kind, image, options);
-    }
-    let memory = rustix::fs::memfd_create("mkfs", rustix::fs::MemfdFlags::CLOEXEC)
-        .map(File::from)
-        .map_err(|error| MakeError::Memory(error.into()))?;
-    memory.set_len(size).map_err(MakeError::Memory)?;
-    // Not /proc/self: mkfs is another process, and has no such descriptor.
-    let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
-    run_mkfs(kind, Path::new(&path), options).map_err(MakeError::Program)?;
-    copy_data(&memory, &target, size).map_err(MakeError::Sync)?;
-    target.sync_all().map_err(MakeError::Sync)
-}
-
-fn run_mkfs(kind: FsKind, device: &Path, options: &[String]) -> Result<(), ProgramError> {
-    let (program, fixed): (_, &[&str]) = match kind {
-        FsKind::Ext4 => {
-            let extended = "lazy_itable_init=1,lazy_journal_init=1,nodiscard";
-            (MKFS_EXT4, &["-q", "-F", "-m", "0", "-E", extended])
-        }
-        // Small blocks may be asked for, and sectors are no larger than those.
-        FsKind::Xfs if options.iter().any(|option| option == "-b") => {
-            (MKFS_XFS, &["-q", "-f", "-K"])
-        }
-        // Else large sectors, so that direct I/O is possible whatever the image is on.
-        FsKind::Xfs => (MKFS_XFS, &["-q", "-f", "-K", "-s", "size=4096"]),
-        FsKind::Btrfs => (MKFS_BTRFS, &["-q", "-f", "-K"]),
-    };
-    let mut arguments: Vec<&OsStr> = fixed.iter().map(AsRef::as_ref).collect();
-    arguments.extend(options.iter().map(AsRef::<OsStr>::as_ref));
-    arguments.extend([OsStr::new("--"), device.as_os_str()]);
-    program.run(&arguments)
-}
-
-/// Copies what is not zero, leaving holes for the rest.
-pub(crate) fn copy_data(from: &File, to: &File, size: u64) -> io::Result<()> {
-    const BLOCK: usize = 4096;
-    const ZEROS: [u8; BLOCK] = [0; BLOCK];
-    // Small: many volumes may be formatted at once.
-    let mut buffer = vec![0u8; 16 * BLOCK];
-    let mut at = 0;
-    while let Some(data) = next_data(from, at)? {
-        at = data / BLOCK as u64 * BLOCK as u64;
-        let want = usize::try_from(size - at).map_or(buffer.len(), |left| left.min(buffer.len()));
-        from.read_exact_at(&mut buffer[..want], at)?;
-        for (index, block) in buffer[..want].chunks(BLOCK).enumerate() {
-            if *block != ZEROS[..block.len()] {
-                to.write_all_at(block, at + (index * BLOCK) as u64)?;
-            }
-        }
-        at += want as u64;
-    }
-    Ok(())
-}
-
-/// Where the next data begins; none if the rest is a hole.
-fn next_data(file: &File, from: u64) -> io::Result<Option<u64>> {
-    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(from)) {
-        Ok(at) => Ok(Some(at)),
-        Err(rustix::io::Errno::NXIO) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Why a file system could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum MakeError {
-    /// mkfs failed.
-    #[error("could not make the file system")]
-    Program(#[source] ProgramError),
-    /// There was no memory to work in.
-    #[error("could not get memory to make the file system in")]
-    Memory(#[source] io::Error),
-    /// It could not be written out.
-    #[error("could not write the new file system to disk")]
-    Sync(#[source] io::Error),
 }
 
 /// Repairs what can be repaired without asking. The device must not be mounted.

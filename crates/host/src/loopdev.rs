@@ -56,9 +56,9 @@ pub enum Lifetime {
 /// What the kernel tells about a loop device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopStatus {
-    /// Device number of the file system that the image is on.
+    /// Device number of the file system that the image is on; 0 if its disk does not answer.
     pub backing_device: u64,
-    /// The image's inode.
+    /// The image's inode; 0 if its disk does not answer.
     pub backing_inode: u64,
     /// Its access.
     pub access: Access,
@@ -174,6 +174,22 @@ impl LoopDevice {
         Ok(found)
     }
 
+    /// The devices whose file had this name when it was attached, lowest number first: for a file that
+    /// is gone or cannot be opened.
+    pub fn find_by_path(image: &Path) -> io::Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for listed in list()? {
+            let path = listed.backing_path.as_os_str().as_encoded_bytes();
+            let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+            if path == image.as_os_str().as_encoded_bytes()
+                && let Some(device) = Self::open(listed.number)?
+            {
+                found.push(device);
+            }
+        }
+        Ok(found)
+    }
+
     /// Opens a loop device by number; none if it does not exist or has no file.
     pub fn open(number: u32) -> io::Result<Option<Self>> {
         let file = match open_node(&node(number), Access::ReadOnly) {
@@ -192,8 +208,39 @@ impl LoopDevice {
         match kernel::status(&self.file) {
             Ok(status) => Ok(Some(status)),
             Err(Errno::NXIO) => Ok(None),
+            // Its file's disk does not answer; what the kernel knows by itself it still tells.
+            Err(Errno::IO) => self.status_without_file(),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn status_without_file(&self) -> io::Result<Option<LoopStatus>> {
+        let device = format!("/sys/block/loop{}", self.number);
+        let is_set = |name: &str| match std::fs::read_to_string(format!("{device}/{name}")) {
+            Ok(text) => Ok(Some(text.trim() == "1")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        };
+        let (Some(autoclear), Some(direct_io), Some(read_only)) = (
+            is_set("loop/autoclear")?,
+            is_set("loop/dio")?,
+            is_set("ro")?,
+        ) else {
+            return Ok(None);
+        };
+        Ok(Some(LoopStatus {
+            backing_device: 0,
+            backing_inode: 0,
+            access: match read_only {
+                true => Access::ReadOnly,
+                false => Access::ReadWrite,
+            },
+            lifetime: match autoclear {
+                true => Lifetime::LastClose,
+                false => Lifetime::UntilDetached,
+            },
+            direct_io,
+        }))
     }
 
     /// The device node.

@@ -9,6 +9,10 @@ use crate::loopdev::{Access, Lifetime};
 use crate::mount::{self, NewMount};
 use crate::{LoopDevice, Place, Restrictions};
 
+mod loop_numbers;
+
+pub use loop_numbers::refuse_loop_numbers;
+
 /// A file system of its own in an image under the temporary folder; gone when dropped.
 #[derive(Debug)]
 pub struct ScratchFs {
