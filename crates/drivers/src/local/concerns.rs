@@ -7,11 +7,11 @@ use super::snapshot::{GroupId, SnapshotId};
 use super::volume::VolumeId;
 
 fn snapshot(id: &SnapshotId) -> Subject {
-    Subject::new("snapshot", id.as_str())
+    Subject::new("snapshot", id.anywhere())
 }
 
 fn group(id: &GroupId) -> Subject {
-    Subject::new("group snapshot", id.as_str())
+    Subject::new("group snapshot", id.anywhere())
 }
 
 impl Concerns for proto::CreateSnapshotRequest {

@@ -157,21 +157,26 @@ pub(super) fn cut(
             id: id.clone(),
             source,
         };
+        let image = pools.pool_of(piece.volume).open_image(&piece.volume.record);
+        let image = image.map_err(|source| CutError::Copy {
+            id: id.clone(),
+            source,
+        })?;
         let found = Use::observe(pools, piece.volume).map_err(failed)?;
         let holding = found.holding().map_err(failed)?;
         if pieces.len() > 1 && matches!(holding, Holding::Device { .. }) {
             return Err(CutError::NotTogether { id: id.clone() });
         }
-        seen.push((*piece, found, holding));
+        seen.push((*piece, image, holding));
     }
-    let held = Held::hold(pools, &mut seen)?;
+    let held = Held::hold(pools, &seen)?;
     let until = held
         .frozen
         .is_some()
         .then(|| Instant::now() + (LONGEST - MARGIN));
     let copied: Result<Vec<_>, _> = seen
         .iter()
-        .map(|(piece, found, holding)| copy(*piece, found, holding, sharing, until))
+        .map(|(piece, image, holding)| copy(*piece, image, holding, sharing, until))
         .collect();
     let released = held.release();
     let copied = copied?;
@@ -181,7 +186,7 @@ pub(super) fn cut(
 
 fn copy(
     piece: Piece<'_>,
-    found: &Use,
+    from: &File,
     holding: &Holding,
     sharing: Sharing,
     until: Option<Instant>,
@@ -198,10 +203,10 @@ fn copy(
         sync(piece, file)?;
     }
     let may_share = sharing == Sharing::Allowed;
-    if may_share && image::reflink(found.image(), piece.copy).map_err(failed)? {
+    if may_share && image::reflink(from, piece.copy).map_err(failed)? {
         return Ok(true);
     }
-    let copied = || image::copy_sparse(found.image(), piece.copy, until).map_err(failed);
+    let copied = || image::copy_sparse(from, piece.copy, until).map_err(failed);
     match holding {
         Holding::Idle | Holding::Mounted(_) => copied()?,
         Holding::Device { file, device } => copy_at_rest(piece, file, device, copied)?,
@@ -258,7 +263,7 @@ struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    fn hold(pools: &'a Pools, seen: &mut [(Piece<'a>, Use, Holding)]) -> Result<Self, CutError> {
+    fn hold(pools: &'a Pools, seen: &[(Piece<'a>, File, Holding)]) -> Result<Self, CutError> {
         let mut held = Self {
             pools,
             volumes: Vec::new(),

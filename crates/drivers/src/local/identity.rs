@@ -71,13 +71,28 @@ impl Identity for IdentityService {
         &self,
         _request: Request<proto::ProbeRequest>,
     ) -> Result<Response<proto::ProbeResponse>, Status> {
-        self.pools.look_after();
-        for (home, pool) in self.pools.pools() {
-            if let Err(error) = pool.usage() {
-                let message = format!("the {home} cannot be used: {error}");
-                return Err(Status::failed_precondition(message));
-            }
+        // Disks are asked, and may take their time.
+        let pools = Arc::clone(&self.pools);
+        let looked = tokio::task::spawn_blocking(move || unusable(&pools)).await;
+        match looked {
+            Ok(None) => {}
+            Ok(Some(message)) => return Err(Status::failed_precondition(message)),
+            Err(_) => return Err(Status::internal("the driver could not look at its pools")),
         }
         Ok(Response::new(proto::ProbeResponse { ready: Some(true) }))
     }
+}
+
+/// What is wrong, if no pool at all can be used. One that can is worth being served: for those that
+/// cannot, calls and conditions tell.
+fn unusable(pools: &Pools) -> Option<String> {
+    pools.look_after();
+    let mut wrong = Vec::new();
+    for (home, pool) in pools.pools() {
+        match pool.usage() {
+            Ok(_) => return None,
+            Err(error) => wrong.push(format!("the {home} cannot be used: {error}")),
+        }
+    }
+    (!wrong.is_empty()).then(|| wrong.join("; "))
 }

@@ -31,7 +31,7 @@ impl Subject {
 
     /// A volume.
     pub(super) fn volume(id: &VolumeId) -> Self {
-        Self::new("volume", id.as_str())
+        Self::new("volume", id.anywhere())
     }
 }
 

@@ -108,7 +108,7 @@ impl Question {
     ) -> Result<Self, MetadataError> {
         limits::required("snapshot_id", &request.snapshot_id).map_err(FieldError::from)?;
         let per_message = per_message(request.max_results)?;
-        let snapshot = pools.snapshots().find(&request.snapshot_id)?;
+        let snapshot = pools.find_snapshot(&request.snapshot_id)?;
         Self::about(pools, &snapshot, request.starting_offset, per_message)
     }
 
@@ -121,8 +121,8 @@ impl Question {
         required("base_snapshot_id", &request.base_snapshot_id)?;
         required("target_snapshot_id", &request.target_snapshot_id)?;
         let per_message = per_message(request.max_results)?;
-        let base = pools.snapshots().find(&request.base_snapshot_id)?;
-        let target = pools.snapshots().find(&request.target_snapshot_id)?;
+        let base = pools.find_snapshot(&request.base_snapshot_id)?;
+        let target = pools.find_snapshot(&request.target_snapshot_id)?;
         if base.record.source != target.record.source {
             return Err(MetadataError::Unrelated {
                 base: base.record.id,

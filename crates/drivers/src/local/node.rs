@@ -87,7 +87,7 @@ impl<'a> Here<'a> {
         match self.pools.find(ours) {
             Ok(volume) if volume.home.node == *self.node => Ok(volume),
             Ok(_) | Err(FindError::Unknown { .. }) => Err(unknown()),
-            Err(broken @ FindError::Broken { .. }) => Err(broken),
+            Err(other @ (FindError::Broken { .. } | FindError::Away { .. })) => Err(other),
         }
     }
 

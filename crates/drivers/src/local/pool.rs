@@ -8,33 +8,39 @@
 //! <pool>/volumes/<id>/<id>.img       the image
 //! <pool>/unfinished/                 volumes and snapshots being made: removed at start
 //! <pool>/doomed/                     volumes and snapshots being removed: removed at start
+//! <pool>/spare/                      blocks for records that must be written though the disk is full
 //! ```
 //!
 //! A volume appears and disappears by one rename, so there is no half of one under `volumes`. Owns
 //! files only; never mounts, never attaches a device, never decides.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use orlop_host::durable::{self, UNFINISHED_PREFIX};
-use orlop_host::filesystem::{self, MakeError};
-use orlop_host::{BootId, FsKind, Usage, allocate};
+use orlop_host::{BootId, Usage, filesystem};
 use uuid::Uuid;
 
-use super::room::Allocation;
-use super::volume::{NodeRecord, VolumeId, VolumeRecord};
+use super::ids::PoolTag;
+use super::volume::{VolumeId, VolumeRecord};
 
 mod error;
 mod hold;
+mod images;
+mod node_records;
 mod snapshots;
+mod spare;
 
 pub use error::OpenError;
 pub(super) use error::{FormatError, StoreError};
 use hold::Hold;
 pub(super) use hold::Presence;
+pub(super) use images::size_image;
+use images::{image_name, new_image};
 pub(super) use snapshots::{GroupRead, SnapshotRead, new_file};
+use spare::Spare;
 
 /// Images, records and directories are for root alone.
 const FILE_MODE: u32 = 0o600;
@@ -46,6 +52,7 @@ pub struct Pool {
     directory: PathBuf,
     boot: BootId,
     hold: Hold,
+    spare: Spare,
 }
 
 /// What is under `volumes` at start.
@@ -64,23 +71,48 @@ pub enum Found {
 
 impl Pool {
     /// Takes a directory as a pool, making it if need be, and removes what a killed driver left.
+    ///
+    /// A pool whose disk does not work now is away, and taken when it does.
     pub fn open(directory: &Path) -> Result<(Self, Vec<Found>), OpenError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| OpenError::Directory { path, source }
         };
-        make_directory(directory).map_err(failed(directory))?;
+        let made = make_directory(directory).and_then(|()| directory.canonicalize());
         // Mount tables and loop devices speak in real paths, and so must we.
-        let directory = directory.canonicalize().map_err(failed(directory))?;
-        let hold = Hold::take(&directory)?;
+        let directory = match made.map_err(failed(directory)) {
+            Ok(real) => real,
+            Err(error) if error.trouble().is_some() => directory.to_owned(),
+            Err(error) => return Err(error),
+        };
         let boot = BootId::current().map_err(failed(Path::new("/proc")))?;
         let pool = Self {
+            hold: Hold::take(&directory)?,
+            spare: Spare::of(&directory),
             directory,
             boot,
-            hold,
         };
-        let found = pool.clean_and_read()?;
-        Ok((pool, found))
+        if !pool.hold.is_held() {
+            return Ok((pool, Vec::new()));
+        }
+        match pool.clean_and_read() {
+            Ok(found) => Ok((pool, found)),
+            Err(error) => {
+                pool.give_up_if_failing(error)?;
+                Ok((pool, Vec::new()))
+            }
+        }
+    }
+
+    /// Lets go of a pool whose disk is the reason of an error; any other is given back.
+    pub(super) fn give_up_if_failing(&self, error: OpenError) -> Result<(), OpenError> {
+        match error.trouble() {
+            None => Err(error),
+            Some(trouble) => {
+                self.hold.give_up(&self.directory, trouble);
+                Ok(())
+            }
+        }
     }
 
     /// Removes what a killed driver left, and reads what is there.
@@ -112,18 +144,31 @@ impl Pool {
             let part = self.directory.join(part);
             make_directory(&part).map_err(failed(&part))?;
         }
+        self.spare.prepare();
         let volumes = self.directory.join("volumes");
         self.read_volumes(&volumes).map_err(failed(&volumes))
     }
 
     /// Looks whether the pool is still there. One that went and came back, on another mount say, is
-    /// taken again, and what it holds is told.
-    pub(super) fn presence(&self) -> Presence {
+    /// taken again, and what it holds is told. Another in its place is taken if this one is `vacant`:
+    /// a mount point that was bare when we started.
+    pub(super) fn presence(&self, vacant: bool) -> Presence {
         self.hold
-            .presence(&self.directory, || self.clean_and_read())
+            .presence(&self.directory, vacant, || self.clean_and_read())
     }
 
-    fn check(&self) -> Result<(), StoreError> {
+    /// Whether the pool is there and was read.
+    pub(super) fn is_held(&self) -> bool {
+        self.hold.is_held()
+    }
+
+    /// How ids name this pool; unknown as long as it was never seen.
+    pub(super) fn tag(&self) -> Option<PoolTag> {
+        PoolTag::of_marker(&self.hold.pool()?)
+    }
+
+    /// Refuses unless the pool is there.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
         self.hold.check(&self.directory)
     }
 
@@ -137,11 +182,6 @@ impl Pool {
     pub fn usage(&self) -> Result<Usage, StoreError> {
         self.check()?;
         filesystem::usage(&self.directory).map_err(StoreError::at("measure the pool"))
-    }
-
-    /// The bytes that a volume's image takes now.
-    pub fn allocated_bytes(&self, id: &VolumeId) -> io::Result<u64> {
-        Ok(fs::metadata(self.image(id))?.blocks().saturating_mul(512))
     }
 
     /// Makes a volume with a blank image. It exists on disk when this returns, and not at all if it
@@ -194,8 +234,16 @@ impl Pool {
     pub fn write(&self, record: &VolumeRecord) -> Result<(), StoreError> {
         self.check()?;
         let path = self.volume(&record.id).join("meta.json");
-        durable::write_atomic(&path, &to_json(record), FILE_MODE)
-            .map_err(StoreError::at("write the volume's record"))
+        let at = || StoreError::at("write the volume's record");
+        let bytes = to_json(record);
+        match durable::write_atomic(&path, &bytes, FILE_MODE).map_err(at()) {
+            // Nobody must be kept from letting go of a volume because others filled the disk.
+            Err(StoreError::Full(_)) => self.spare.write(&path, &bytes).map_err(at()),
+            other => {
+                self.spare.replenish();
+                other
+            }
+        }
     }
 
     /// Removes a volume. It is gone for good once its directory has left `volumes`.
@@ -213,122 +261,7 @@ impl Pool {
         }
         durable::sync_directory(&self.directory.join("volumes"))
             .map_err(at("take the volume out of its place"))?;
-        orlop_host::remove_tree_one_fs(&doomed).map_err(StoreError::Remove)
-    }
-
-    /// Where a volume's image is.
-    #[must_use]
-    pub fn image(&self, id: &VolumeId) -> PathBuf {
-        self.volume(id).join(image_name(id))
-    }
-
-    /// Opens a volume's image, at least as large as promised.
-    ///
-    /// A driver killed between the promise and the image's growth is made good for here.
-    pub fn open_image(&self, record: &VolumeRecord) -> Result<File, StoreError> {
-        self.check()?;
-        let at = StoreError::at;
-        let path = self.image(&record.id);
-        // A link, a pipe or a folder in its place is no image: what it leads to isn't ours.
-        match fs::symlink_metadata(&path) {
-            Ok(found) if found.is_file() => {}
-            Ok(_) => return Err(StoreError::NoImage(path)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(StoreError::NoImage(path));
-            }
-            Err(error) => return Err(at("look at the image")(error)),
-        }
-        let image = OpenOptions::new().read(true).write(true).open(&path);
-        let image = image.map_err(at("open the image"))?;
-        if image.metadata().map_err(at("look at the image"))?.len() < record.capacity_bytes {
-            size_image(&image, record.capacity_bytes, record.allocation)
-                .and_then(|()| image.sync_all())
-                .map_err(at("grow the image"))?;
-        }
-        Ok(image)
-    }
-
-    /// Gives a volume all blocks that it was promised.
-    pub fn thicken(&self, record: &VolumeRecord) -> Result<(), StoreError> {
-        let image = self.open_image(record)?;
-        allocate::all(&image, record.capacity_bytes)
-            .and_then(|()| image.sync_all())
-            .map_err(StoreError::at("allocate the image's blocks"))
-    }
-
-    /// Replaces a blank volume's image by one with a file system.
-    ///
-    /// Each attempt works on a new file: a mkfs that outlives a killed driver can only spoil a file
-    /// that nobody will look at. The new image's content is on disk when this returns; its name is
-    /// once the record that speaks of it has been written to the same directory. A thick volume
-    /// keeps its image, which has its blocks, and gets the new one's data.
-    pub fn format(
-        &self,
-        record: &VolumeRecord,
-        kind: FsKind,
-        options: &[String],
-    ) -> Result<(), FormatError> {
-        let name = format!("{UNFINISHED_PREFIX}{}", Uuid::new_v4());
-        let unfinished = self.volume(&record.id).join(name);
-        let made = self.format_at(record, kind, options, &unfinished);
-        if made.is_err() || record.allocation == Allocation::Thick {
-            let _ = fs::remove_file(&unfinished);
-        }
-        made
-    }
-
-    fn format_at(
-        &self,
-        record: &VolumeRecord,
-        kind: FsKind,
-        options: &[String],
-        unfinished: &Path,
-    ) -> Result<(), FormatError> {
-        let store = |what| move |source| FormatError::Store(StoreError::at(what)(source));
-        new_image(unfinished, record.capacity_bytes, Allocation::Thin)
-            .map_err(store("make the image"))?;
-        filesystem::make_image(kind, unfinished, options).map_err(|error| match error {
-            MakeError::Sync(source) => store("write the file system")(source),
-            other => FormatError::Make(other),
-        })?;
-        match record.allocation {
-            Allocation::Thin => fs::rename(unfinished, self.image(&record.id))
-                .map_err(store("put the image in place")),
-            Allocation::Thick => {
-                let image = self.open_image(record).map_err(FormatError::Store)?;
-                File::open(unfinished)
-                    .and_then(|made| allocate::overwrite(&image, &made, record.capacity_bytes))
-                    .map_err(store("write the file system"))
-            }
-        }
-    }
-
-    /// What the node side is doing with a volume, as far as it holds in this boot.
-    pub fn node_record(&self, id: &VolumeId) -> Result<NodeRecord, StoreError> {
-        let unused = || NodeRecord::unused(self.boot.clone());
-        match fs::read(self.volume(id).join("node.json")) {
-            // The file is not synced: what a power cut left of it is from another boot anyway.
-            Ok(bytes) => Ok(serde_json::from_slice::<NodeRecord>(&bytes)
-                .ok()
-                .filter(|record| record.boot == self.boot)
-                .unwrap_or_else(unused)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(unused()),
-            Err(error) => Err(StoreError::at("read the node's record")(error)),
-        }
-    }
-
-    /// Replaces what the node side is doing with a volume.
-    pub fn write_node_record(&self, id: &VolumeId, record: &NodeRecord) -> Result<(), StoreError> {
-        let path = self.volume(id).join("node.json");
-        let written = if record.is_unused() {
-            match fs::remove_file(path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                other => other,
-            }
-        } else {
-            durable::write_volatile(&path, &to_json(record), FILE_MODE)
-        };
-        written.map_err(StoreError::at("write the node's record"))
+        orlop_host::remove_tree_one_fs(&doomed).map_err(StoreError::removal)
     }
 
     fn volume(&self, id: &VolumeId) -> PathBuf {
@@ -361,29 +294,6 @@ impl Pool {
                 Found::Broken { id, image_bytes }
             }
         }
-    }
-}
-
-fn image_name(id: &VolumeId) -> String {
-    format!("{id}.img")
-}
-
-/// A new image. Not synced: its name is, with its directory, and [`Pool::open_image`] makes good
-/// for a size that a power cut took.
-fn new_image(path: &Path, bytes: u64, allocation: Allocation) -> io::Result<()> {
-    let image = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(FILE_MODE)
-        .open(path)?;
-    size_image(&image, bytes, allocation)
-}
-
-/// Gives an image its size: a thick one has it only once it has the blocks.
-pub(super) fn size_image(image: &File, bytes: u64, allocation: Allocation) -> io::Result<()> {
-    match allocation {
-        Allocation::Thin => image.set_len(bytes),
-        Allocation::Thick => allocate::all(image, bytes),
     }
 }
 

@@ -4,24 +4,27 @@
 //! need no disk. Every change goes to disk first. The locks of the pools make the mirror exact.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use orlop_host::FsKind;
-use tonic::Code;
 
 use super::home::{Home, PoolName};
 use super::in_flight::InFlight;
 use super::pool::{OpenError, Pool, Presence, StoreError};
 use super::reach::Reach;
-use super::room::{self, Allocation, Measured, Rules};
+use super::room::Rules;
 use super::snapshots::Snapshots;
-use super::volume::{Lifetime, NodeName, VolumeId, VolumeRecord};
+use super::volume::{Lifetime, NodeName, VolumeRecord};
 
+mod find;
 mod index;
+mod space;
 
-use index::{Entry, Index};
+pub(super) use find::{Elsewhere, FindError};
+use index::Index;
+pub(super) use space::Reservation;
+pub(super) use space::ReserveError;
 
 /// The pools of one or more nodes.
 #[derive(Debug)]
@@ -56,90 +59,6 @@ pub(super) struct Volume {
     pub record: VolumeRecord,
 }
 
-/// Why a volume cannot be worked with.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FindError {
-    /// There is none.
-    #[error("there is no volume {id:?}")]
-    Unknown {
-        /// The id as it was asked for.
-        id: String,
-    },
-    /// Its record is damaged.
-    #[error("the record of volume {id} is damaged; restore its meta.json and restart the driver")]
-    Broken {
-        /// The volume.
-        id: VolumeId,
-    },
-}
-
-impl FindError {
-    /// How callers should take it.
-    pub(super) fn code(&self) -> Code {
-        match self {
-            Self::Unknown { .. } => Code::NotFound,
-            Self::Broken { .. } => Code::DataLoss,
-        }
-    }
-}
-
-/// Why space could not be promised.
-#[derive(Debug, thiserror::Error)]
-pub enum ReserveError {
-    /// There is not enough.
-    // Whole gibibytes: what is left changes by the second, and would make every repetition of the
-    // same trouble a new event.
-    #[error(
-        "{wanted} bytes are wanted and about {} GiB are left in {home}; delete volumes, enlarge \
-         the pool, or lower --reserve",
-        available >> 30
-    )]
-    NoSpace {
-        /// The pool.
-        home: Home,
-        /// What was asked for.
-        wanted: u64,
-        /// What is left.
-        available: u64,
-    },
-    /// The pool could not be measured.
-    #[error("could not measure {home}")]
-    Measure {
-        /// The pool.
-        home: Home,
-        /// Why.
-        #[source]
-        source: StoreError,
-    },
-}
-
-impl ReserveError {
-    /// How callers should take it.
-    pub(super) fn code(&self) -> Code {
-        match self {
-            Self::NoSpace { .. } => Code::ResourceExhausted,
-            Self::Measure { source, .. } => source.code(),
-        }
-    }
-}
-
-/// Bytes that are promised though no record says so yet; given back when dropped.
-#[derive(Debug)]
-pub(super) struct Reservation<'a> {
-    pools: &'a Pools,
-    home: Home,
-    allocation: Allocation,
-    bytes: u64,
-}
-
-impl Drop for Reservation<'_> {
-    fn drop(&mut self) {
-        self.pools
-            .index()
-            .unpromise(&self.home, self.allocation, self.bytes);
-    }
-}
-
 impl Pools {
     /// Opens every pool and reads its volumes.
     pub(super) fn open(
@@ -160,10 +79,7 @@ impl Pools {
             index.learn_all(home, found);
             pools.insert(home.clone(), pool);
         }
-        let snapshots = Snapshots::open(&pools).map_err(|(home, source)| OpenError::Directory {
-            path: pools[&home].directory().to_owned(),
-            source,
-        })?;
+        let snapshots = Snapshots::open(&pools)?;
         Ok(Self {
             driver_name,
             default_fs,
@@ -260,7 +176,8 @@ impl Pools {
     /// Takes back pools that were gone and came back.
     pub(super) fn look_after(&self) {
         for (home, pool) in &self.pools {
-            if let Presence::Back(found) = pool.presence() {
+            let vacant = self.index().is_vacant(home) && self.snapshots.is_vacant(home);
+            if let Presence::Back(found) = pool.presence(vacant) {
                 let mut index = self.index();
                 index.forget_home(home);
                 index.learn_all(home, found);
@@ -271,115 +188,6 @@ impl Pools {
                 }
             }
         }
-    }
-
-    /// The volume with this id.
-    pub(super) fn find(&self, id: &str) -> Result<Volume, FindError> {
-        let unknown = || FindError::Unknown {
-            id: id.chars().take(64).collect(),
-        };
-        let id = VolumeId::parse(id).ok_or_else(unknown)?;
-        match self.index().get(&id) {
-            Some(Entry::Sound(volume)) => Ok(volume.clone()),
-            Some(Entry::Broken { .. }) => Err(FindError::Broken { id }),
-            None => Err(unknown()),
-        }
-    }
-
-    /// Promises bytes of a pool.
-    pub(super) fn reserve(
-        &self,
-        home: &Home,
-        bytes: u64,
-        allocation: Allocation,
-    ) -> Result<Reservation<'_>, ReserveError> {
-        let mut index = self.index();
-        let available = self.available_in(&index, home, allocation, bytes)?;
-        if bytes > available {
-            return Err(ReserveError::NoSpace {
-                home: home.clone(),
-                wanted: bytes,
-                available,
-            });
-        }
-        index.promise(home, allocation, bytes);
-        Ok(Reservation {
-            pools: self,
-            home: home.clone(),
-            allocation,
-            bytes,
-        })
-    }
-
-    /// The bytes that can still be promised in a pool.
-    pub(super) fn available(
-        &self,
-        home: &Home,
-        allocation: Allocation,
-    ) -> Result<u64, ReserveError> {
-        self.available_in(&self.index(), home, allocation, u64::MAX)
-    }
-
-    /// Refuses unless a volume could be given all the blocks that it was promised.
-    pub(super) fn room_to_thicken(&self, volume: &Volume) -> Result<(), ReserveError> {
-        let (home, record) = (&volume.home, &volume.record);
-        let mut index = self.index();
-        index.unpromise(home, record.allocation, record.capacity_bytes);
-        let available = self.available_in(&index, home, Allocation::Thick, record.capacity_bytes);
-        index.promise(home, record.allocation, record.capacity_bytes);
-        let available = available?;
-        let has = self.pool(home).allocated_bytes(&record.id).unwrap_or(0);
-        let wanted = record.capacity_bytes.saturating_sub(has);
-        if wanted > available {
-            return Err(ReserveError::NoSpace {
-                home: home.clone(),
-                wanted,
-                available,
-            });
-        }
-        Ok(())
-    }
-
-    /// At least `enough` if there is as much, else exactly what is left.
-    fn available_in(
-        &self,
-        index: &Index,
-        home: &Home,
-        allocation: Allocation,
-        enough: u64,
-    ) -> Result<u64, ReserveError> {
-        let measure = |source| ReserveError::Measure {
-            home: home.clone(),
-            source,
-        };
-        let Some(pool) = self.pools.get(home) else {
-            return Ok(0);
-        };
-        let usage = pool.usage().map_err(measure)?;
-        let mut promised = index.promised(home);
-        promised.add(Allocation::Thin, self.snapshots.promised(home));
-        let mut measured = Measured {
-            total: usage.total_bytes,
-            free: usage.available_bytes,
-            taken: 0,
-        };
-        // As if no image had a single block yet: less than the truth, and cheap.
-        let at_least = room::available(self.rules, promised, measured, allocation);
-        if at_least >= enough {
-            return Ok(at_least);
-        }
-        for volume in index.sound_at(home) {
-            // A copy may share its blocks with others: they must not be counted twice.
-            if volume.record.source.is_some() {
-                continue;
-            }
-            match pool.allocated_bytes(&volume.record.id) {
-                Ok(bytes) => measured.taken = measured.taken.saturating_add(bytes),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(measure(StoreError::at("measure an image")(error))),
-            }
-        }
-        Ok(room::available(self.rules, promised, measured, allocation))
     }
 
     /// The place in the order of creation for a new volume.

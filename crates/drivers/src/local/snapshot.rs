@@ -3,84 +3,22 @@
 //! A snapshot never changes: its record is written once, with its image, before it has its name.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::SystemTime;
 
 use orlop_csi::proto;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::home::{Home, PoolName};
+use super::ids::hashed_id;
 use super::volume::{Content, NodeName, VolumeId};
 
-/// Ids that are a letter, a dash and 32 hexadecimal digits made from a name.
-macro_rules! hashed_id {
-    ($(#[$doc:meta])+ $name:ident, $prefix:literal, $wrong:literal) => {
-        $(#[$doc])+
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
-
-        impl $name {
-            /// The id for this name: the same name always gives the same id, so that a repeated
-            /// request finds what the first one made.
-            #[must_use]
-            pub fn of_name(name: &str) -> Self {
-                let digest = Sha256::digest(name.as_bytes());
-                let mut id = String::from($prefix);
-                for byte in &digest[..16] {
-                    id.push_str(&format!("{byte:02x}"));
-                }
-                Self(id)
-            }
-
-            /// Recognises an id of ours.
-            #[must_use]
-            pub fn parse(text: &str) -> Option<Self> {
-                let digits = text.strip_prefix($prefix)?;
-                let ours = digits.len() == 32
-                    && digits
-                        .bytes()
-                        .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-                ours.then(|| Self(text.to_owned()))
-            }
-
-            /// Its text.
-            #[must_use]
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl TryFrom<String> for $name {
-            type Error = &'static str;
-
-            fn try_from(text: String) -> Result<Self, Self::Error> {
-                Self::parse(&text).ok_or($wrong)
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(id: $name) -> Self {
-                id.0
-            }
-        }
-    };
-}
-
 hashed_id! {
-    /// The id of a snapshot: `s-` and 32 hexadecimal digits.
+    /// The id of a snapshot.
     SnapshotId, "s-", "not a snapshot id"
 }
 
 hashed_id! {
-    /// The id of a group of snapshots: `g-` and 32 hexadecimal digits.
+    /// The id of a group of snapshots.
     GroupId, "g-", "not a group snapshot id"
 }
 
@@ -89,7 +27,7 @@ impl SnapshotId {
     #[must_use]
     pub fn of_member(group: &GroupId, volume: &VolumeId) -> Self {
         // No name that a snapshot can be asked for by has such a character.
-        Self::of_name(&format!("{group}\0{volume}"))
+        Self::of_name(&format!("{group}\0{volume}")).in_pool(volume.pool().as_ref())
     }
 }
 
@@ -229,16 +167,5 @@ mod tests {
         assert_ne!(member, SnapshotId::of_member(&group, &two));
         assert_ne!(member, SnapshotId::of_name("nightly"));
         assert_eq!(SnapshotId::parse(member.as_str()), Some(member));
-    }
-
-    #[test]
-    fn an_id_of_one_kind_is_none_of_another() {
-        let snapshot = SnapshotId::of_name("a");
-        assert_eq!(GroupId::parse(snapshot.as_str()), None);
-        assert_eq!(VolumeId::parse(snapshot.as_str()), None);
-        assert_eq!(
-            SnapshotId::parse("s-../../../../../../../../../../etc"),
-            None
-        );
     }
 }

@@ -11,7 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tonic::Code;
 
 use super::home::Home;
-use super::pool::{GroupRead, Pool, SnapshotRead};
+use super::pool::{GroupRead, OpenError, Pool, SnapshotRead};
+use super::pools::Elsewhere;
 use super::snapshot::{Group, GroupId, Snapshot, SnapshotId};
 use super::volume::VolumeId;
 
@@ -26,24 +27,26 @@ pub(super) struct Snapshots {
 
 #[derive(Debug, Default)]
 struct Index {
+    /// By the ids that they have in any pool, so that a name finds them.
     snapshots: BTreeMap<SnapshotId, Entry>,
     /// With the id: pools that were other drivers' may have the same numbers.
     order: BTreeSet<Place>,
     last_serial: u64,
     promised: BTreeMap<Home, u64>,
+    /// Likewise.
     groups: BTreeMap<GroupId, GroupEntry>,
 }
 
 #[derive(Debug)]
 enum Entry {
     Sound(Box<Snapshot>),
-    Broken(Home),
+    Broken(SnapshotId, Home),
 }
 
 #[derive(Debug)]
 enum GroupEntry {
     Sound(Group),
-    Broken(Home),
+    Broken(GroupId, Home),
 }
 
 /// Why a snapshot or group cannot be worked with.
@@ -65,6 +68,17 @@ pub enum FindError {
         /// Its id.
         id: String,
     },
+    /// It may be in a pool that is not here.
+    #[error("{what} {id} cannot be looked up")]
+    Away {
+        /// A snapshot or a group.
+        what: &'static str,
+        /// Its id.
+        id: String,
+        /// Why.
+        #[source]
+        source: Box<Elsewhere>,
+    },
 }
 
 impl FindError {
@@ -83,6 +97,7 @@ impl FindError {
         match self {
             Self::Unknown { .. } => Code::NotFound,
             Self::Broken { .. } => Code::DataLoss,
+            Self::Away { .. } => Code::Unavailable,
         }
     }
 }
@@ -106,12 +121,13 @@ impl Filter {
 
 impl Snapshots {
     /// Reads all pools and removes what is half made or half removed.
-    pub(super) fn open(pools: &BTreeMap<Home, Pool>) -> Result<Self, (Home, io::Error)> {
+    pub(super) fn open(pools: &BTreeMap<Home, Pool>) -> Result<Self, OpenError> {
         let snapshots = Self::default();
-        for (home, pool) in pools {
-            snapshots
-                .read(home, pool)
-                .map_err(|error| (home.clone(), error))?;
+        for (home, pool) in pools.iter().filter(|(_, pool)| pool.is_held()) {
+            if let Err(source) = snapshots.read(home, pool) {
+                let path = pool.directory().to_owned();
+                pool.give_up_if_failing(OpenError::Directory { path, source })?;
+            }
         }
         for orphan in snapshots.orphans(pools) {
             let id = &orphan.record.id;
@@ -138,16 +154,18 @@ impl Snapshots {
                 GroupRead::Sound(record) => {
                     (record.id.clone(), GroupEntry::Sound(Group { home, record }))
                 }
-                GroupRead::Broken(id) => (id, GroupEntry::Broken(home)),
+                GroupRead::Broken(id) => (id.clone(), GroupEntry::Broken(id, home)),
             };
-            index.groups.insert(id, entry);
+            index.groups.insert(id.anywhere(), entry);
         }
         for snapshot in snapshots {
             let home = home.clone();
             match snapshot {
                 SnapshotRead::Sound(record) => index.learn(Snapshot { home, record }),
                 SnapshotRead::Broken(id) => {
-                    index.snapshots.insert(id, Entry::Broken(home));
+                    index
+                        .snapshots
+                        .insert(id.anywhere(), Entry::Broken(id, home));
                 }
             }
         }
@@ -161,8 +179,8 @@ impl Snapshots {
         sound
             .filter(|snapshot| {
                 snapshot.record.group.as_ref().is_some_and(|membership| {
-                    pools.contains_key(&membership.home())
-                        && !index.groups.contains_key(&membership.group)
+                    pools.get(&membership.home()).is_some_and(Pool::is_held)
+                        && !index.groups.contains_key(&membership.group.anywhere())
                 })
             })
             .cloned()
@@ -173,13 +191,15 @@ impl Snapshots {
     pub(super) fn find(&self, id: &str) -> Result<Snapshot, FindError> {
         const WHAT: &str = "snapshot";
         let known = SnapshotId::parse(id).ok_or_else(|| FindError::unknown(WHAT, id))?;
-        match self.index().snapshots.get(&known) {
-            Some(Entry::Sound(snapshot)) => Ok(Snapshot::clone(snapshot)),
-            Some(Entry::Broken(_)) => Err(FindError::Broken {
+        match self.index().snapshots.get(&known.anywhere()) {
+            Some(Entry::Sound(snapshot)) if known.means(&snapshot.record.id) => {
+                Ok(Snapshot::clone(snapshot))
+            }
+            Some(Entry::Broken(id, _)) if known.means(id) => Err(FindError::Broken {
                 what: WHAT,
                 id: known.into(),
             }),
-            None => Err(FindError::unknown(WHAT, id)),
+            Some(_) | None => Err(FindError::unknown(WHAT, id)),
         }
     }
 
@@ -187,13 +207,13 @@ impl Snapshots {
     pub(super) fn find_group(&self, id: &str) -> Result<Group, FindError> {
         const WHAT: &str = "group snapshot";
         let known = GroupId::parse(id).ok_or_else(|| FindError::unknown(WHAT, id))?;
-        match self.index().groups.get(&known) {
-            Some(GroupEntry::Sound(group)) => Ok(group.clone()),
-            Some(GroupEntry::Broken(_)) => Err(FindError::Broken {
+        match self.index().groups.get(&known.anywhere()) {
+            Some(GroupEntry::Sound(group)) if known.means(&group.record.id) => Ok(group.clone()),
+            Some(GroupEntry::Broken(id, _)) if known.means(id) => Err(FindError::Broken {
                 what: WHAT,
                 id: known.into(),
             }),
-            None => Err(FindError::unknown(WHAT, id)),
+            Some(_) | None => Err(FindError::unknown(WHAT, id)),
         }
     }
 
@@ -228,7 +248,7 @@ impl Snapshots {
         for snapshot in snapshots {
             index.learn(snapshot);
         }
-        let id = group.record.id.clone();
+        let id = group.record.id.anywhere();
         index.groups.insert(id, GroupEntry::Sound(group));
     }
 
@@ -239,7 +259,14 @@ impl Snapshots {
 
     /// A group that is gone; its snapshots may still be there.
     pub(super) fn forget_group(&self, id: &GroupId) {
-        self.index().groups.remove(id);
+        self.index().groups.remove(&id.anywhere());
+    }
+
+    /// Whether no snapshot or group is known in a pool.
+    pub(super) fn is_vacant(&self, home: &Home) -> bool {
+        let index = self.index();
+        !index.snapshots.values().any(|entry| entry.home() == home)
+            && !index.groups.values().any(|entry| entry.home() == home)
     }
 
     /// The bytes of a pool that its snapshots may yet need.
@@ -261,7 +288,7 @@ impl Snapshots {
         let mut rest = index
             .order
             .range((begin, Bound::Unbounded))
-            .filter_map(|place| Some((place, index.snapshots.get(&place.1)?.sound()?)))
+            .filter_map(|place| Some((place, index.snapshots.get(&place.1.anywhere())?.sound()?)))
             .filter(|(_, snapshot)| filter.admits(snapshot));
         let mut last = None;
         let mut page = Vec::new();
@@ -283,14 +310,23 @@ impl Entry {
     fn sound(&self) -> Option<&Snapshot> {
         match self {
             Self::Sound(snapshot) => Some(snapshot),
-            Self::Broken(_) => None,
+            Self::Broken(..) => None,
         }
     }
 
     fn home(&self) -> &Home {
         match self {
             Self::Sound(snapshot) => &snapshot.home,
-            Self::Broken(home) => home,
+            Self::Broken(_, home) => home,
+        }
+    }
+}
+
+impl GroupEntry {
+    fn home(&self) -> &Home {
+        match self {
+            Self::Sound(group) => &group.home,
+            Self::Broken(_, home) => home,
         }
     }
 }
@@ -303,11 +339,11 @@ impl Index {
         self.last_serial = self.last_serial.max(record.serial);
         self.order.insert((record.serial, record.id.clone()));
         self.snapshots
-            .insert(record.id.clone(), Entry::Sound(Box::new(snapshot)));
+            .insert(record.id.anywhere(), Entry::Sound(Box::new(snapshot)));
     }
 
     fn forget(&mut self, id: &SnapshotId) {
-        if let Some(Entry::Sound(snapshot)) = self.snapshots.remove(id) {
+        if let Some(Entry::Sound(snapshot)) = self.snapshots.remove(&id.anywhere()) {
             let Snapshot { home, record } = *snapshot;
             if let Some(promised) = self.promised.get_mut(&home) {
                 *promised = promised.saturating_sub(record.blocks.promised());
@@ -326,9 +362,6 @@ impl Index {
         for id in there {
             self.forget(&id);
         }
-        self.groups.retain(|_, entry| match entry {
-            GroupEntry::Sound(group) => group.home != *home,
-            GroupEntry::Broken(at) => at != home,
-        });
+        self.groups.retain(|_, entry| entry.home() != home);
     }
 }

@@ -30,6 +30,7 @@ mod life;
 mod metadata;
 mod pools;
 mod refusals;
+mod sick_pools;
 mod snapshots;
 
 const GIB: i64 = 1 << 30;

@@ -9,79 +9,27 @@ use std::path::PathBuf;
 
 use orlop_host::{BootId, FsKind};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::capability::Capability;
+use super::ids::hashed_id;
 use super::room::Allocation;
 
-/// The id of a volume: `v-` and 32 hexadecimal digits.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct VolumeId(String);
+hashed_id! {
+    /// The id of a volume.
+    VolumeId, "v-", "not a volume id"
+}
 
 impl VolumeId {
-    const PREFIX: &'static str = "v-";
-    const DIGITS: usize = 32;
-
-    /// The id of the volume with this name: the same name always gives the same id, so that a
-    /// repeated request finds what the first one made.
-    #[must_use]
-    pub fn of_name(name: &str) -> Self {
-        let digest = Sha256::digest(name.as_bytes());
-        let mut id = String::from(Self::PREFIX);
-        for byte in &digest[..Self::DIGITS / 2] {
-            id.push_str(&format!("{byte:02x}"));
-        }
-        Self(id)
-    }
-
     /// The id of an inline volume, whose own id the kubelet chose.
     #[must_use]
     pub fn of_inline(kubelet_id: &str) -> Self {
         Self::of_name(&inline_name(kubelet_id))
-    }
-
-    /// Recognises an id of ours.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let digits = text.strip_prefix(Self::PREFIX)?;
-        let ours = digits.len() == Self::DIGITS
-            && digits
-                .bytes()
-                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        ours.then(|| Self(text.to_owned()))
-    }
-
-    /// Its text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
     }
 }
 
 /// The name of an inline volume. No name that is asked for can begin like this.
 pub(super) fn inline_name(kubelet_id: &str) -> String {
     format!("\0inline\0{kubelet_id}")
-}
-
-impl fmt::Display for VolumeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl TryFrom<String> for VolumeId {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        Self::parse(&text).ok_or("not a volume id")
-    }
-}
-
-impl From<VolumeId> for String {
-    fn from(id: VolumeId) -> Self {
-        id.0
-    }
 }
 
 /// The name of a node, as its kubelet and the topology know it.
@@ -257,34 +205,4 @@ pub struct Staged {
     /// The form it was asked for in.
     #[serde(flatten)]
     pub publication: Publication,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_same_name_always_has_the_same_id() {
-        assert_eq!(VolumeId::of_name("pvc-1"), VolumeId::of_name("pvc-1"));
-        assert_ne!(VolumeId::of_name("pvc-1"), VolumeId::of_name("pvc-2"));
-    }
-
-    #[test]
-    fn only_ids_of_ours_are_recognised() {
-        let id = VolumeId::of_name("../../etc/passwd");
-        assert_eq!(VolumeId::parse(id.as_str()), Some(id.clone()));
-        let upper = id.as_str().to_uppercase();
-        for text in [
-            "",
-            "v-",
-            "..",
-            "/etc",
-            "v-../../../../../../../../../../../x",
-            &upper,
-        ] {
-            assert_eq!(VolumeId::parse(text), None, "{text}");
-        }
-        let longer = format!("{id}0");
-        assert_eq!(VolumeId::parse(&longer), None);
-    }
 }

@@ -9,6 +9,8 @@ use std::path::Path;
 use orlop_csi::server::CsiError;
 use orlop_csi::{limits, proto};
 use orlop_host::FsKind;
+use orlop_host::filesystem::{self, MakeError};
+use orlop_host::program::ProgramError;
 use tonic::Code;
 
 use super::source::{self, Origin, SourceError};
@@ -36,6 +38,17 @@ pub enum CreateError {
     /// A class parameter is not known.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
+    /// mkfs does not take the class' options for such a volume.
+    #[error("parameter \"mkfsOptions\" cannot be used for an {kind} of {size} bytes")]
+    Mkfs {
+        /// The file system.
+        kind: FsKind,
+        /// How large it would be.
+        size: u64,
+        /// What mkfs says.
+        #[source]
+        source: ProgramError,
+    },
     /// It cannot be a copy of that.
     #[error("the volume cannot be copied from its source")]
     Source(#[from] SourceError),
@@ -79,6 +92,7 @@ impl CsiError for CreateError {
             Self::Field(_)
             | Self::Capability(_)
             | Self::Parameter(_)
+            | Self::Mkfs { .. }
             | Self::NoSuchPool(_)
             | Self::Size(
                 SizeError::Negative | SizeError::Empty | SizeError::Contradiction { .. },
@@ -134,6 +148,8 @@ impl Asked {
             .map(|wire| Ok(Capability::parse(wire, default_fs)?.access))
             .collect();
         let accesses = accesses.map_err(CreateError::Capability)?;
+        // Also those of a class whose volume is asked for as a device: the class is wrong as it is.
+        parameters::mkfs_options(&parameters, default_fs)?;
         let smallest = smallest(&accesses, &parameters)?;
         let size = request
             .capacity_range
@@ -246,7 +262,9 @@ pub(super) fn create(
     check(request)?;
     let found = match pools.find(VolumeId::of_name(&request.name).as_str()) {
         Ok(volume) => Some(volume),
-        Err(FindError::Unknown { .. }) => None,
+        // In a pool that cannot be read there may be one, and then this is a second; but a pool that
+        // is gone for good must not keep all others from being used.
+        Err(FindError::Unknown { .. } | FindError::Away { .. }) => None,
         Err(broken @ FindError::Broken { .. }) => return Err(CreateError::Broken(broken)),
     };
     let source = request.volume_content_source.as_ref();
@@ -270,11 +288,35 @@ pub(super) fn create(
     let volume = match (step, found) {
         (Step::AlreadyThere, Some(volume)) => volume,
         (Step::AlreadyThere, None) => unreachable!("nothing was found"),
-        (Step::Make { size }, _) => make(pools, &asked, origin.as_ref(), size)?,
+        (Step::Make { size }, _) => {
+            if origin.is_none() {
+                try_mkfs(&asked, size)?;
+            }
+            make(pools, &asked, origin.as_ref(), size)?
+        }
     };
     Ok(proto::CreateVolumeResponse {
         volume: Some(to_wire(pools, &volume)),
     })
+}
+
+/// Asks mkfs whether it would do what the class says: better now than when a pod waits. Where it
+/// cannot be asked, staging will tell.
+fn try_mkfs(asked: &Asked, size: u64) -> Result<(), CreateError> {
+    for access in &asked.accesses {
+        let Access::Mount(kind) = *access else {
+            continue;
+        };
+        let options = parameters::mkfs_options(&asked.parameters, kind)?;
+        if options.is_empty() {
+            continue;
+        }
+        let tried = filesystem::try_options(kind, size, &options);
+        if let Err(MakeError::Program(source @ ProgramError::Failed { .. })) = tried {
+            return Err(CreateError::Mkfs { kind, size, source });
+        }
+    }
+    Ok(())
 }
 
 fn make(
@@ -293,6 +335,7 @@ fn make(
             }
         };
         let record = VolumeRecord {
+            id: asked.id.in_pool(pools.pool(&home).tag().as_ref()),
             parameters: asked.parameters.clone(),
             allocation: asked.allocation,
             read_ahead_kib: asked.mutable.read_ahead_kib,
@@ -348,112 +391,4 @@ fn places(pools: &Pools, asked: &Asked, origin: Option<&Origin>) -> Vec<Home> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::local::tests::home;
-
-    fn asked() -> Asked {
-        let range = proto::CapacityRange {
-            required_bytes: 1 << 30,
-            limit_bytes: 2 << 30,
-        };
-        Asked {
-            id: VolumeId::of_name("a"),
-            name: "a".to_owned(),
-            size: Some(SizeRange::parse(&range).unwrap()),
-            smallest: size::SMALLEST,
-            pool: None,
-            allocation: Allocation::Thin,
-            mutable: Mutable {
-                allocation: Some(Allocation::Thin),
-                read_ahead_kib: None,
-            },
-            parameters: BTreeMap::new(),
-            wanted: Wanted::OneOf(vec![NodeName::from("n")]),
-            source: None,
-            accesses: vec![Access::Block],
-        }
-    }
-
-    fn volume(change: impl FnOnce(&mut Volume)) -> Volume {
-        let record = VolumeRecord::blank("a", 1, 1 << 30);
-        let mut volume = Volume {
-            home: home("n"),
-            record,
-        };
-        change(&mut volume);
-        volume
-    }
-
-    #[test]
-    fn a_new_volume_has_the_size_asked_for_or_the_default() {
-        assert_eq!(
-            plan(&asked(), None, None).unwrap(),
-            Step::Make { size: 1 << 30 }
-        );
-        let unsized_ = Asked {
-            size: None,
-            ..asked()
-        };
-        assert_eq!(
-            plan(&unsized_, None, None).unwrap(),
-            Step::Make {
-                size: size::DEFAULT
-            }
-        );
-    }
-
-    #[test]
-    fn a_compatible_volume_is_the_answer() {
-        assert_eq!(
-            plan(&asked(), Some(&volume(|_| {})), None).unwrap(),
-            Step::AlreadyThere
-        );
-        let larger = volume(|volume| volume.record.capacity_bytes = 2 << 30);
-        assert_eq!(
-            plan(&asked(), Some(&larger), None).unwrap(),
-            Step::AlreadyThere
-        );
-    }
-
-    #[test]
-    fn a_volume_that_differs_is_never_the_answer() {
-        let cases: [(&str, Volume); 6] = [
-            (
-                "mutable parameters",
-                volume(|volume| volume.record.allocation = Allocation::Thick),
-            ),
-            (
-                "size",
-                volume(|volume| volume.record.capacity_bytes = 3 << 30),
-            ),
-            (
-                "size",
-                volume(|volume| volume.record.capacity_bytes = 1 << 29),
-            ),
-            (
-                "parameters",
-                volume(|volume| {
-                    volume
-                        .record
-                        .parameters
-                        .insert("fstype".to_owned(), "xfs".to_owned());
-                }),
-            ),
-            ("place", volume(|volume| volume.home = home("other"))),
-            (
-                "name of the same id",
-                volume(|volume| volume.record.name = "b".to_owned()),
-            ),
-        ];
-        for (expected, found) in cases {
-            match plan(&asked(), Some(&found), None) {
-                Err(error @ CreateError::Differs { .. }) => {
-                    assert_eq!(error.code(), Code::AlreadyExists);
-                    assert!(error.to_string().ends_with(expected), "{error}");
-                }
-                other => panic!("{expected}: {other:?}"),
-            }
-        }
-    }
-}
+mod tests;

@@ -16,9 +16,9 @@ pub enum DeleteError {
     /// A field is unusable.
     #[error(transparent)]
     Field(#[from] FieldError),
-    /// Its record is damaged.
+    /// Its record is damaged, or its pool is not here.
     #[error(transparent)]
-    Broken(FindError),
+    Find(FindError),
     /// It is published.
     #[error("volume {id} is published on node {node}; unpublish it first")]
     Published {
@@ -59,7 +59,7 @@ impl CsiError for DeleteError {
     fn code(&self) -> Code {
         match self {
             Self::Field(_) => Code::InvalidArgument,
-            Self::Broken(_) => Code::DataLoss,
+            Self::Find(source) => source.code(),
             Self::Published { .. } | Self::InUse { .. } => Code::FailedPrecondition,
             Self::Observe { source, .. } => source.code(),
             Self::Store { source, .. } => source.code(),
@@ -79,8 +79,9 @@ pub(super) fn delete(
     let volume = match pools.find(id.as_str()) {
         Ok(volume) => volume,
         Err(FindError::Unknown { .. }) => return Ok(proto::DeleteVolumeResponse {}),
-        Err(broken @ FindError::Broken { .. }) => return Err(DeleteError::Broken(broken)),
+        Err(other) => return Err(DeleteError::Find(other)),
     };
+    let id = volume.record.id.clone();
     let usage = Use::observe(pools, &volume).map_err(|source| DeleteError::Observe {
         id: id.clone(),
         source,
@@ -92,6 +93,10 @@ pub(super) fn delete(
             id: id.clone(),
             source,
         })?;
+    if let Err(StoreError::NoImage(image)) = pools.pool_of(&volume).find_image(&id) {
+        let image = image.display();
+        tracing::warn!(volume_id = %id, %image, "the image was gone before the volume was deleted");
+    }
     pools
         .remove(&volume)
         .map_err(|source| DeleteError::Store { id, source })?;

@@ -159,7 +159,7 @@ impl Origin {
     pub(super) fn find(pools: &Pools, source: &Source) -> Result<Self, SourceError> {
         match source {
             Source::Snapshot(id) => {
-                let snapshot = pools.snapshots().find(id)?;
+                let snapshot = pools.find_snapshot(id)?;
                 let opened = pools
                     .pool(&snapshot.home)
                     .open_snapshot(&snapshot.record.id);

@@ -15,9 +15,9 @@ pub enum UnpublishError {
     /// A field is unusable.
     #[error(transparent)]
     Field(#[from] FieldError),
-    /// Its record is damaged.
+    /// Its record is damaged, or its pool is not here.
     #[error(transparent)]
-    Broken(FindError),
+    Find(FindError),
     /// The pool's disk refused.
     #[error("could not record that volume {id} is unpublished")]
     Store {
@@ -33,7 +33,7 @@ impl CsiError for UnpublishError {
     fn code(&self) -> Code {
         match self {
             Self::Field(_) => Code::InvalidArgument,
-            Self::Broken(_) => Code::DataLoss,
+            Self::Find(source) => source.code(),
             Self::Store { source, .. } => source.code(),
         }
     }
@@ -52,7 +52,7 @@ pub(super) fn unpublish(
     let mut volume = match pools.find(id.as_str()) {
         Ok(volume) => volume,
         Err(FindError::Unknown { .. }) => return Ok(done),
-        Err(broken @ FindError::Broken { .. }) => return Err(UnpublishError::Broken(broken)),
+        Err(other) => return Err(UnpublishError::Find(other)),
     };
     let before = volume.record.publications.len();
     match request.node_id.as_str() {

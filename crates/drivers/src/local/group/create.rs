@@ -63,7 +63,8 @@ impl CsiError for CreateGroupError {
             Self::Field(_) | Self::Parameter(_) | Self::Twice { .. } => Code::InvalidArgument,
             Self::Differs { .. } => Code::AlreadyExists,
             // The group is there, so it is not its absence that is told.
-            Self::Broken(_) => Code::DataLoss,
+            Self::Broken(FindError::Unknown { .. } | FindError::Broken { .. }) => Code::DataLoss,
+            Self::Broken(source @ FindError::Away { .. }) => source.code(),
             Self::Volume(source) => source.code(),
             Self::Make(source) => source.code(),
             Self::Store { source, .. } => source.code(),
@@ -80,7 +81,7 @@ pub(super) fn create(
     let (group, snapshots) = match pools.snapshots().find_group(id.as_str()) {
         Ok(group) => same(pools, group, &volumes, &request.name)?,
         Err(FindError::Unknown { .. }) => make(pools, &id, request, &volumes)?,
-        Err(broken @ FindError::Broken { .. }) => return Err(CreateGroupError::Broken(broken)),
+        Err(other) => return Err(CreateGroupError::Broken(other)),
     };
     Ok(proto::CreateVolumeGroupSnapshotResponse {
         group_snapshot: Some(to_wire(&group, &snapshots)),
@@ -146,6 +147,7 @@ fn make(
     let found: Result<Vec<_>, _> = volumes.iter().map(|volume| pools.find(volume)).collect();
     let found = found.map_err(CreateGroupError::Volume)?;
     let home = found[0].home.clone();
+    let id = &id.in_pool(pools.pool(&home).tag().as_ref());
     let membership = Membership {
         group: id.clone(),
         node: home.node.clone(),

@@ -17,9 +17,9 @@ pub enum DeleteGroupError {
     /// A field is unusable.
     #[error(transparent)]
     Field(#[from] FieldError),
-    /// Its record is damaged.
+    /// Its record is damaged, or its pool is not here.
     #[error(transparent)]
-    Broken(FindError),
+    Find(FindError),
     /// Not its snapshots.
     #[error("snapshot_ids are not the snapshots of group snapshot {id}")]
     Mismatch {
@@ -41,7 +41,7 @@ impl CsiError for DeleteGroupError {
     fn code(&self) -> Code {
         match self {
             Self::Field(_) | Self::Mismatch { .. } => Code::InvalidArgument,
-            Self::Broken(source) => source.code(),
+            Self::Find(source) => source.code(),
             Self::Store { source, .. } => source.code(),
         }
     }
@@ -60,7 +60,7 @@ pub(super) fn delete(
         id: id.clone(),
         source,
     };
-    match pools.snapshots().find_group(id.as_str()) {
+    match pools.find_group(id.as_str()) {
         Ok(group) => {
             if request.snapshot_ids.is_empty() {
                 return Err(FieldError::missing("snapshot_ids").into());
@@ -73,7 +73,7 @@ pub(super) fn delete(
         }
         // Snapshots of it may be left, of a call that failed half-way.
         Err(FindError::Unknown { .. }) => {}
-        Err(broken @ FindError::Broken { .. }) => return Err(DeleteGroupError::Broken(broken)),
+        Err(other) => return Err(DeleteGroupError::Find(other)),
     }
     for member in pools.snapshots().members(&id) {
         pools

@@ -51,7 +51,7 @@ pub(super) fn get(
     request: &proto::GetVolumeGroupSnapshotRequest,
 ) -> Result<proto::GetVolumeGroupSnapshotResponse, GetGroupError> {
     limits::required("group_snapshot_id", &request.group_snapshot_id).map_err(FieldError::from)?;
-    let group = pools.snapshots().find_group(&request.group_snapshot_id)?;
+    let group = pools.find_group(&request.group_snapshot_id)?;
     if request.snapshot_ids.is_empty() {
         return Err(FieldError::missing("snapshot_ids").into());
     }

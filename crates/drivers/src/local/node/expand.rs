@@ -140,6 +140,14 @@ pub(super) fn expand(
             return Err(ExpandError::NotPromised { id, has: size });
         }
     }
+    // As large as promised, also if the driver was killed before it was.
+    here.pools
+        .pool_of(&volume)
+        .open_image(&volume.record)
+        .map_err(|source| ExpandError::Store {
+            id: id.clone(),
+            source,
+        })?;
     let found = Use::observe(here.pools, &volume).map_err(|source| ExpandError::Observe {
         id: id.clone(),
         source,

@@ -224,7 +224,8 @@ fn find_or_make(
                 id: kubelet_id.to_owned(),
             });
         }
-        Err(FindError::Unknown { .. }) => {}
+        // The pod is new to this boot: whatever a pool that cannot be read has is not its volume.
+        Err(FindError::Unknown { .. } | FindError::Away { .. }) => {}
         Err(broken @ FindError::Broken { .. }) => return Err(InlineError::Broken(broken)),
     }
     let Attributes {

@@ -1,8 +1,8 @@
 //! What the kernel and the record say about a volume on its node.
 //!
-//! Looks, and gives back devices that nobody uses. Nothing else changes here.
+//! Looks, and gives back devices that nobody uses. Nothing else changes here. What is mounted can be
+//! seen, and let go of, though the pool is not to be had or the image is lost.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -64,8 +64,6 @@ impl ObserveError {
 pub(in crate::local) struct Use {
     /// What was meant.
     pub(super) record: NodeRecord,
-    /// The image, at least as large as promised.
-    pub(super) image: File,
     /// The loop devices that have it.
     pub(super) devices: Vec<Device>,
     /// The mounts of those devices.
@@ -83,13 +81,22 @@ pub(super) struct Device {
 impl Use {
     pub(in crate::local) fn observe(pools: &Pools, volume: &Volume) -> Result<Self, ObserveError> {
         let pool = pools.pool_of(volume);
-        let record = pool
-            .node_record(&volume.record.id)
-            .map_err(ObserveError::Store)?;
-        let image = pool
-            .open_image(&volume.record)
-            .map_err(ObserveError::Store)?;
-        let found = LoopDevice::find(&image).map_err(ObserveError::Devices)?;
+        let id = &volume.record.id;
+        let record = match pool.node_record(id) {
+            Err(error) if error.code() == Code::Unavailable => pool.unused_node_record(),
+            other => other.map_err(ObserveError::Store)?,
+        };
+        let found = match pool.find_image(id) {
+            Ok(image) => LoopDevice::find(&image),
+            // The kernel remembers by its name what is behind a device.
+            Err(error)
+                if error.code() == Code::Unavailable || matches!(error, StoreError::NoImage(_)) =>
+            {
+                LoopDevice::find_by_path(&pool.image(id))
+            }
+            Err(error) => return Err(ObserveError::Store(error)),
+        };
+        let found = found.map_err(ObserveError::Devices)?;
         let mut devices = Vec::with_capacity(found.len());
         let mut mounts = Vec::new();
         if !found.is_empty() {
@@ -114,7 +121,6 @@ impl Use {
         }
         Ok(Self {
             record,
-            image,
             devices,
             mounts,
         })

@@ -204,11 +204,11 @@ fn bring_up(
     pool.write_node_record(id, &found.record).map_err(store)?;
     let done = match wanted.publication.capability.access {
         Access::Mount(_) => bind_files(here, id, wanted),
-        Access::Block => bind_device(here, id, wanted, &found),
+        Access::Block => bind_device(here, volume, wanted, &found),
     };
     if done.is_err() {
         found.record.targets.remove(&wanted.target);
-        pool.write_node_record(id, &found.record).map_err(store)?;
+        pool.reduce_node_record(id, &found.record).map_err(store)?;
     }
     done
 }
@@ -228,10 +228,11 @@ fn bind_files(here: Here<'_>, id: &VolumeId, wanted: &Wanted) -> Result<(), Publ
 /// the device, so read-only publications get a device of their own that cannot.
 fn bind_device(
     here: Here<'_>,
-    id: &VolumeId,
+    volume: &Volume,
     wanted: &Wanted,
     found: &Use,
 ) -> Result<(), PublishError> {
+    let id = &volume.record.id;
     let own;
     let device = match (
         wanted.publication.read_only,
@@ -241,12 +242,18 @@ fn bind_device(
         (true, Some(device), _) | (false, _, Some(device)) => device,
         (true, None, _) => {
             let lifetime = Lifetime::UntilDetached;
-            own = LoopDevice::attach(&found.image, DeviceAccess::ReadOnly, lifetime).map_err(
-                |source| PublishError::Attach {
-                    id: id.clone(),
-                    source,
-                },
-            )?;
+            let image = here.pools.pool_of(volume).open_image(&volume.record);
+            let image = image.map_err(|source| PublishError::Store {
+                id: id.clone(),
+                source,
+            })?;
+            own =
+                LoopDevice::attach(&image, DeviceAccess::ReadOnly, lifetime).map_err(|source| {
+                    PublishError::Attach {
+                        id: id.clone(),
+                        source,
+                    }
+                })?;
             &own
         }
         (false, _, None) => return Err(PublishError::NotStaged { id: id.clone() }),

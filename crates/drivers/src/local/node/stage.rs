@@ -13,7 +13,7 @@ use orlop_host::mount::{self, NewMount};
 use orlop_host::{FsKind, LoopDevice, filesystem_unit, identity};
 
 use super::Here;
-use super::observe::{Shown, Use};
+use super::observe::{ObserveError, Shown, Use};
 use crate::local::capability::{Access, Capability, Mode, MountOptions};
 use crate::local::fields::{self, FieldError};
 use crate::local::parameters;
@@ -204,6 +204,7 @@ pub(super) fn stage_at(
         id: id.clone(),
         source,
     };
+    let image = open_image(here, volume)?;
     let found = Use::observe(here.pools, volume).map_err(observe)?;
 
     let shown = |staged: &Staged| match staged.publication.capability.access {
@@ -214,11 +215,10 @@ pub(super) fn stage_at(
     match plan_staging(&id, &wanted.staged, &found.record, &shown)? {
         Staging::Done => Ok(()),
         Staging::Do => {
-            let signature =
-                filesystem::probe(&found.image).map_err(|source| StageError::Probe {
-                    id: id.clone(),
-                    source,
-                })?;
+            let signature = filesystem::probe(&image).map_err(|source| StageError::Probe {
+                id: id.clone(),
+                source,
+            })?;
             let access = wanted.staged.publication.capability.access;
             let preparation = plan_image(volume, access, signature)?;
             let found = prepare(here, volume, found, preparation)?;
@@ -228,6 +228,14 @@ pub(super) fn stage_at(
             growth.after_mount(here, volume, &wanted.staged)
         }
     }
+}
+
+fn open_image(here: Here<'_>, volume: &Volume) -> Result<File, StageError> {
+    let opened = here.pools.pool_of(volume).open_image(&volume.record);
+    opened.map_err(|source| StageError::Observe {
+        id: volume.record.id.clone(),
+        source: ObserveError::Store(source),
+    })
 }
 
 /// Makes the image ready, and sees anew what changed by that.
@@ -294,11 +302,11 @@ fn bring_up(
     pool.write_node_record(id, &found.record).map_err(store)?;
     let done = match &wanted.options {
         Some(options) => mount_volume(here, volume, wanted, options, &found),
-        None => device(&volume.record, &found, Lifetime::UntilDetached, |_| Ok(())),
+        None => device(here, volume, &found, Lifetime::UntilDetached, |_| Ok(())),
     };
     if done.is_err() {
         found.record.staged = None;
-        pool.write_node_record(id, &found.record).map_err(store)?;
+        pool.reduce_node_record(id, &found.record).map_err(store)?;
     }
     done
 }
@@ -331,7 +339,7 @@ fn mount_volume(
     let mut options = options.file_system.clone();
     // Copies of the volume, or what it is a copy of, may be mounted too.
     options.extend(identity::mount_options(kind));
-    device(&volume.record, found, Lifetime::LastClose, |device| {
+    device(here, volume, found, Lifetime::LastClose, |device| {
         let source = device.path();
         let new = NewMount {
             fs_type: kind.name(),
@@ -348,7 +356,8 @@ fn mount_volume(
 
 /// Uses the volume's writable device: the one that it has, for an image must never have two.
 fn device(
-    record: &VolumeRecord,
+    here: Here<'_>,
+    volume: &Volume,
     found: &Use,
     lifetime: Lifetime,
     with: impl FnOnce(&LoopDevice) -> Result<(), StageError>,
@@ -356,14 +365,16 @@ fn device(
     if let Some(device) = found.writable() {
         return with(device);
     }
+    // Anew: formatting put another in its place.
+    let image = open_image(here, volume)?;
     let device =
-        LoopDevice::attach(&found.image, DeviceAccess::ReadWrite, lifetime).map_err(|source| {
+        LoopDevice::attach(&image, DeviceAccess::ReadWrite, lifetime).map_err(|source| {
             StageError::Attach {
-                id: record.id.clone(),
+                id: volume.record.id.clone(),
                 source,
             }
         })?;
-    tune(record, &found.image, &device);
+    tune(&volume.record, &image, &device);
     with(&device)
 }
 

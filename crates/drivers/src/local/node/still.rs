@@ -27,11 +27,6 @@ pub(in crate::local) enum Holding {
 }
 
 impl Use {
-    /// The image.
-    pub(in crate::local) fn image(&self) -> &File {
-        &self.image
-    }
-
     /// How the volume can be held still.
     pub(in crate::local) fn holding(&self) -> Result<Holding, ObserveError> {
         if let Some(staged) = &self.record.staged

@@ -35,6 +35,17 @@ pub enum UnpublishError {
         /// The path.
         path: PathBuf,
     },
+    /// The path is not where it is published, but where it is staged.
+    #[error(
+        "volume {id} is staged at {}, not published; call NodeUnstageVolume to take it away",
+        path.display()
+    )]
+    Staging {
+        /// The volume.
+        id: VolumeId,
+        /// The path.
+        path: PathBuf,
+    },
     /// An inline volume could not be taken away.
     #[error(transparent)]
     Inline(#[from] InlineError),
@@ -72,7 +83,7 @@ pub enum UnpublishError {
 impl CsiError for UnpublishError {
     fn code(&self) -> Code {
         match self {
-            Self::Field(_) => Code::InvalidArgument,
+            Self::Field(_) | Self::Staging { .. } => Code::InvalidArgument,
             Self::Find(source) => source.code(),
             Self::Foreign { .. } => Code::FailedPrecondition,
             Self::Inline(source) => source.code(),
@@ -128,6 +139,10 @@ pub(super) fn unpublish(
         return Ok(proto::NodeUnpublishVolumeResponse {});
     }
     let mut found = Use::observe(here.pools, &volume).map_err(observe)?;
+    let staged = found.record.staged.as_ref();
+    if staged.is_some_and(|staged| staged.path == target) {
+        return Err(UnpublishError::Staging { id, path: target });
+    }
     let recorded = found.record.targets.get(&target).copied();
     let shown = found.shown_at(&target).map_err(observe)?;
     let removed = match plan(shown, recorded) {
@@ -146,7 +161,7 @@ pub(super) fn unpublish(
         release_read_only(found).map_err(observe)?;
         here.pools
             .pool_of(&volume)
-            .write_node_record(&id, &record)
+            .reduce_node_record(&id, &record)
             .map_err(|source| UnpublishError::Store { id, source })?;
     }
     Ok(proto::NodeUnpublishVolumeResponse {})

@@ -121,7 +121,7 @@ pub(super) fn unstage(
     found.release_devices().map_err(observe)?;
     here.pools
         .pool_of(&volume)
-        .write_node_record(&id, &record)
+        .reduce_node_record(&id, &record)
         .map_err(|source| UnstageError::Store { id, source })?;
     Ok(done)
 }

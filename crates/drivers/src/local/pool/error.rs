@@ -40,6 +40,36 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// The system's error, if the pool cannot be had because of its disk.
+    pub(super) fn trouble(&self) -> Option<&io::Error> {
+        let source = match self {
+            Self::Locked {
+                source: LockError::Io { source, .. },
+                ..
+            }
+            | Self::Directory { source, .. }
+            | Self::Clean {
+                source: RemoveTreeError::Io { source, .. },
+                ..
+            } => source,
+            Self::Locked { .. } | Self::Clean { .. } => return None,
+        };
+        is_trouble(source).then_some(source)
+    }
+}
+
+/// What the kernel says of a disk or a file system that no longer works: `EIO`, `ENXIO`, `ENODEV`,
+/// `ENOTCONN`, `ESHUTDOWN`, `ESTALE`, `EUCLEAN`, `EREMOTEIO`, `ENOMEDIUM`.
+const FAILING: [i32; 9] = [5, 6, 19, 107, 108, 116, 117, 121, 123];
+
+/// Whether an error is that of a disk which is read-only or does not work: the pool is not to be had
+/// now, and may be later.
+pub(super) fn is_trouble(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ReadOnlyFilesystem
+        || error.raw_os_error().is_some_and(|it| FAILING.contains(&it))
+}
+
 /// Why a volume's files could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -47,8 +77,17 @@ pub enum StoreError {
     #[error("the pool is full; free some space in its file system")]
     Full(#[source] io::Error),
     /// The pool's file system is read-only.
-    #[error("the pool is read-only; mount its file system writable")]
+    #[error(
+        "the pool is read-only; if it was mounted writable, the kernel's log tells what happened \
+         to its disk: repair it, then mount it writable again"
+    )]
     ReadOnly(#[source] io::Error),
+    /// The pool's disk does not answer, or its file system has given up.
+    #[error(
+        "the pool's disk fails, or its file system has shut down; the kernel's log tells why: \
+         repair it, unmount it and mount it again"
+    )]
+    Failing(#[source] io::Error),
     /// Another directory, or none, is where the pool was.
     #[error("the pool is no longer at {}; mount its file system there again", .0.display())]
     Gone(PathBuf),
@@ -79,7 +118,23 @@ impl StoreError {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full(source),
             io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly(source),
             io::ErrorKind::FileTooLarge => Self::TooLarge(source),
+            _ if source
+                .raw_os_error()
+                .is_some_and(|it| FAILING.contains(&it)) =>
+            {
+                Self::Failing(source)
+            }
             _ => Self::Io { what, source },
+        }
+    }
+
+    /// What it means that a tree could not be removed.
+    pub(super) fn removal(error: RemoveTreeError) -> Self {
+        match error {
+            RemoveTreeError::Io { source, .. } if is_trouble(&source) => {
+                Self::at("remove the volume's files")(source)
+            }
+            other => Self::Remove(other),
         }
     }
 
@@ -87,8 +142,8 @@ impl StoreError {
     pub(in crate::local) fn code(&self) -> Code {
         match self {
             Self::Full(_) => Code::ResourceExhausted,
-            Self::ReadOnly(_) => Code::FailedPrecondition,
-            Self::Gone(_) => Code::Unavailable,
+            // Over as soon as the disk is well again: nothing is wrong with what was asked for.
+            Self::ReadOnly(_) | Self::Failing(_) | Self::Gone(_) => Code::Unavailable,
             Self::TooLarge(_) => Code::OutOfRange,
             Self::NoImage(_) => Code::DataLoss,
             Self::Io { .. } | Self::Remove(_) => Code::Internal,

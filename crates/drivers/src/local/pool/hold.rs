@@ -1,11 +1,19 @@
 //! Holding a pool: nobody else may have it, and it must still be the one that was taken.
 //!
+//! ```text
+//!          the disk went, is read-only or fails
+//!   Taken ------------------------------------> Away
+//!     ^                                           |
+//!     +-------------------------------------------+
+//!        it is there, works, and is the same pool
+//! ```
+//!
 //! A file system can be unmounted under a pool. Then an empty directory is where the pool was, and
 //! nothing may be made or missed there: every use asks first whether this is still the directory
 //! that was locked. When the file system is mounted again it is another mount but the same pool,
-//! which its `pool.json` tells.
+//! which its `pool.json` tells. A pool that is away is not locked, so that its disk can be unmounted.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -15,19 +23,55 @@ use orlop_host::{Lock, durable};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::error::is_trouble;
 use super::{FILE_MODE, Found, OpenError, StoreError, to_json};
 
-/// A directory that is ours.
+/// A directory that is ours, as long as it is there.
 #[derive(Debug)]
 pub(super) struct Hold {
-    pool: String,
-    taken: Mutex<Taken>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    Taken(Taken),
+    Away {
+        /// Which pool it is, if it was ever seen.
+        pool: Option<String>,
+        why: Why,
+    },
 }
 
 #[derive(Debug)]
 struct Taken {
+    pool: String,
     directory: Identity,
     _lock: Lock,
+}
+
+/// Why a pool is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// Another directory, or none, is in its place.
+    Gone,
+    /// The system says this of its disk.
+    Trouble(i32),
+}
+
+impl Why {
+    fn of(error: &io::Error) -> Option<Self> {
+        let code = error.raw_os_error()?;
+        is_trouble(error).then_some(Self::Trouble(code))
+    }
+
+    fn error(self, directory: &Path) -> StoreError {
+        match self {
+            Self::Gone => StoreError::Gone(directory.to_owned()),
+            Self::Trouble(code) => {
+                StoreError::at("use the pool")(io::Error::from_raw_os_error(code))
+            }
+        }
+    }
 }
 
 /// Device and inode.
@@ -47,8 +91,8 @@ pub(in crate::local) enum Presence {
     /// As ever.
     There,
     /// Not now.
-    Gone,
-    /// It was gone, and this is what it holds now.
+    Away,
+    /// It was away, and this is what it holds now.
     Back(Vec<Found>),
 }
 
@@ -59,15 +103,19 @@ struct Marker {
     pool: String,
 }
 
-impl Hold {
+impl Taken {
     /// Locks a directory and gives it its marker, if it has none yet.
-    pub(super) fn take(directory: &Path) -> Result<Self, OpenError> {
+    fn take(directory: &Path) -> Result<Self, OpenError> {
         let failed = |source| OpenError::Directory {
             path: directory.to_owned(),
             source,
         };
-        let lock = lock(directory)?;
-        let pool = match marker(directory) {
+        let lock =
+            Lock::try_acquire(&directory.join("lock")).map_err(|source| OpenError::Locked {
+                pool: directory.to_owned(),
+                source,
+            })?;
+        let pool = match marker(directory).map_err(failed)? {
             Some(pool) => pool,
             None => {
                 let pool = Uuid::new_v4().to_string();
@@ -77,77 +125,163 @@ impl Hold {
                 pool
             }
         };
-        let taken = Taken {
-            directory: Identity::of(directory).map_err(failed)?,
-            _lock: lock,
-        };
         Ok(Self {
             pool,
-            taken: Mutex::new(taken),
+            directory: Identity::of(directory).map_err(failed)?,
+            _lock: lock,
         })
+    }
+
+    /// Why it is to be given up, if it is.
+    fn look(&self, directory: &Path) -> Option<Why> {
+        match self.is_at(directory) {
+            Err(why) => Some(why),
+            // A file system that has shut down, or became read-only, refuses already this.
+            Ok(()) => OpenOptions::new()
+                .write(true)
+                .open(directory.join("lock"))
+                .err()
+                .as_ref()
+                .and_then(Why::of),
+        }
+    }
+
+    fn is_at(&self, directory: &Path) -> Result<(), Why> {
+        match Identity::of(directory) {
+            Ok(found) if found == self.directory => Ok(()),
+            Ok(_) => Err(Why::Gone),
+            Err(error) => Err(Why::of(&error).unwrap_or(Why::Gone)),
+        }
+    }
+}
+
+impl Hold {
+    /// Takes a directory. One whose disk does not work now is away from the start.
+    pub(super) fn take(directory: &Path) -> Result<Self, OpenError> {
+        let state = match Taken::take(directory) {
+            Ok(taken) => State::Taken(taken),
+            Err(error) => match error.trouble().and_then(Why::of) {
+                None => return Err(error),
+                Some(why) => {
+                    tell(directory, why);
+                    State::Away {
+                        pool: marker(directory).ok().flatten(),
+                        why,
+                    }
+                }
+            },
+        };
+        Ok(Self {
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Gives a directory up whose disk does not work.
+    pub(super) fn give_up(&self, directory: &Path, error: &io::Error) {
+        let Some(why) = Why::of(error) else { return };
+        let mut state = self.state();
+        if let State::Taken(taken) = &*state {
+            tell(directory, why);
+            let pool = Some(taken.pool.clone());
+            *state = State::Away { pool, why };
+        }
+    }
+
+    /// Whether the pool is held now.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(&*self.state(), State::Taken(_))
+    }
+
+    /// Which pool it is, if that was ever seen.
+    pub(super) fn pool(&self) -> Option<String> {
+        match &*self.state() {
+            State::Taken(taken) => Some(taken.pool.clone()),
+            State::Away { pool, .. } => pool.clone(),
+        }
     }
 
     /// Refuses unless the directory is the one that was taken.
     pub(super) fn check(&self, directory: &Path) -> Result<(), StoreError> {
-        match Identity::of(directory) {
-            Ok(found) if found == self.taken().directory => Ok(()),
-            Ok(_) => Err(StoreError::Gone(directory.to_owned())),
-            Err(error) => match error.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                    Err(StoreError::Gone(directory.to_owned()))
-                }
-                _ => Err(StoreError::at("look at the pool")(error)),
-            },
+        match &*self.state() {
+            State::Taken(taken) => taken.is_at(directory),
+            State::Away { why, .. } => Err(*why),
         }
+        .map_err(|why| why.error(directory))
     }
 
-    /// Looks whether the pool is there, and takes it again if it came back.
+    /// Looks whether the pool is there and works, and takes it again if it came back.
+    ///
+    /// Another pool is taken in its place only if it is `vacant`: if nothing is in it that we know of.
     pub(super) fn presence(
         &self,
         directory: &Path,
+        vacant: bool,
         read: impl FnOnce() -> Result<Vec<Found>, OpenError>,
     ) -> Presence {
-        if self.check(directory).is_ok() {
+        let mut state = self.state();
+        if let State::Taken(taken) = &*state {
+            let Some(why) = taken.look(directory) else {
+                return Presence::There;
+            };
+            tell(directory, why);
+            let pool = Some(taken.pool.clone());
+            *state = State::Away { pool, why };
+        }
+        let State::Away { pool, why } = &mut *state else {
             return Presence::There;
-        }
-        if marker(directory).as_ref() != Some(&self.pool) {
-            return Presence::Gone;
-        }
-        let mut taken = self.taken();
-        let again = Identity::of(directory).ok().zip(lock(directory).ok());
-        let Some((identity, lock)) = again else {
-            return Presence::Gone;
         };
-        match read() {
-            Ok(found) => {
-                *taken = Taken {
-                    directory: identity,
-                    _lock: lock,
-                };
-                tracing::info!(pool = %directory.display(), "the pool is back");
+        match (&*pool, marker(directory)) {
+            // Never seen, so that whatever is there is what was meant.
+            (None, _) => {}
+            (Some(known), Ok(Some(found))) if *known == found || vacant => {}
+            (Some(_), Err(error)) => {
+                *why = Why::of(&error).unwrap_or(Why::Gone);
+                return Presence::Away;
+            }
+            // Another pool, or a bare mount point.
+            (Some(_), Ok(_)) => {
+                *why = Why::Gone;
+                return Presence::Away;
+            }
+        }
+        let taken = Taken::take(directory).and_then(|taken| Ok((taken, read()?)));
+        match taken {
+            Ok((taken, found)) => {
+                tracing::info!(pool = %directory.display(), "the pool is there again");
+                *state = State::Taken(taken);
                 Presence::Back(found)
             }
             Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(pool = %directory.display(), error, "the pool is back, unreadable");
-                Presence::Gone
+                match error.trouble().and_then(Why::of) {
+                    Some(trouble) => *why = trouble,
+                    None => {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::warn!(pool = %directory.display(), error, "the pool is away");
+                    }
+                }
+                Presence::Away
             }
         }
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn lock(directory: &Path) -> Result<Lock, OpenError> {
-    Lock::try_acquire(&directory.join("lock")).map_err(|source| OpenError::Locked {
-        pool: directory.to_owned(),
-        source,
-    })
+fn tell(directory: &Path, why: Why) {
+    let error = why.error(directory);
+    let error = &error as &dyn std::error::Error;
+    tracing::error!(pool = %directory.display(), error, "the pool cannot be used");
 }
 
-fn marker(directory: &Path) -> Option<String> {
-    let bytes = fs::read(directory.join("pool.json")).ok()?;
-    Some(serde_json::from_slice::<Marker>(&bytes).ok()?.pool)
+/// Which pool a directory is, if it is one.
+fn marker(directory: &Path) -> io::Result<Option<String>> {
+    match fs::read(directory.join("pool.json")) {
+        Ok(bytes) => Ok(serde_json::from_slice::<Marker>(&bytes)
+            .ok()
+            .map(|marker| marker.pool)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }

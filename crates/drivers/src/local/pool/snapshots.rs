@@ -98,7 +98,7 @@ impl Pool {
         }
         durable::sync_directory(&self.directory.join("snapshots"))
             .map_err(at("take the snapshot out of its place"))?;
-        orlop_host::remove_tree_one_fs(&doomed).map_err(StoreError::Remove)
+        orlop_host::remove_tree_one_fs(&doomed).map_err(StoreError::removal)
     }
 
     /// Opens a snapshot's image for reading; none if the snapshot is being removed just now.

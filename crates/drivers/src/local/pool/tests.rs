@@ -1,4 +1,6 @@
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use orlop_host::FsKind;
 
 use super::*;
 

@@ -13,6 +13,7 @@ use crate::local::volume::VolumeId;
 /// All volumes of all pools.
 #[derive(Debug, Default)]
 pub(super) struct Index {
+    /// By the ids that they have in any pool, so that a name finds them.
     volumes: BTreeMap<VolumeId, Entry>,
     order: BTreeMap<u64, VolumeId>,
     last_serial: u64,
@@ -25,12 +26,33 @@ pub(super) enum Entry {
     /// All of it.
     Sound(Volume),
     /// Only that it is there, and how much its image may take.
-    Broken { home: Home, image_bytes: u64 },
+    Broken {
+        id: VolumeId,
+        home: Home,
+        image_bytes: u64,
+    },
+}
+
+impl Entry {
+    fn home(&self) -> &Home {
+        match self {
+            Self::Sound(volume) => &volume.home,
+            Self::Broken { home, .. } => home,
+        }
+    }
+
+    fn id(&self) -> &VolumeId {
+        match self {
+            Self::Sound(volume) => &volume.record.id,
+            Self::Broken { id, .. } => id,
+        }
+    }
 }
 
 impl Index {
     pub(super) fn get(&self, id: &VolumeId) -> Option<&Entry> {
-        self.volumes.get(id)
+        let entry = self.volumes.get(&id.anywhere())?;
+        id.means(entry.id()).then_some(entry)
     }
 
     pub(super) fn learn_all(&mut self, home: &Home, found: Vec<Found>) {
@@ -43,7 +65,12 @@ impl Index {
                 Found::Broken { id, image_bytes } => {
                     self.promise(home, Allocation::Thin, image_bytes);
                     let home = home.clone();
-                    self.volumes.insert(id, Entry::Broken { home, image_bytes });
+                    let entry = Entry::Broken {
+                        id: id.clone(),
+                        home,
+                        image_bytes,
+                    };
+                    self.volumes.insert(id.anywhere(), entry);
                 }
             }
         }
@@ -53,17 +80,20 @@ impl Index {
         let record = &volume.record;
         self.promise(&volume.home, record.allocation, record.capacity_bytes);
         self.last_serial = self.last_serial.max(record.serial);
-        self.order.insert(record.serial, record.id.clone());
-        self.volumes.insert(record.id.clone(), Entry::Sound(volume));
+        self.order.insert(record.serial, record.id.anywhere());
+        self.volumes
+            .insert(record.id.anywhere(), Entry::Sound(volume));
     }
 
     pub(super) fn forget(&mut self, id: &VolumeId) {
-        match self.volumes.remove(id) {
+        match self.volumes.remove(&id.anywhere()) {
             Some(Entry::Sound(Volume { home, record })) => {
                 self.order.remove(&record.serial);
                 self.unpromise(&home, record.allocation, record.capacity_bytes);
             }
-            Some(Entry::Broken { home, image_bytes }) => {
+            Some(Entry::Broken {
+                home, image_bytes, ..
+            }) => {
                 self.unpromise(&home, Allocation::Thin, image_bytes);
             }
             None => {}
@@ -74,15 +104,17 @@ impl Index {
         let there: Vec<_> = self
             .volumes
             .iter()
-            .filter(|(_, entry)| match entry {
-                Entry::Sound(volume) => volume.home == *home,
-                Entry::Broken { home: at, .. } => at == home,
-            })
+            .filter(|(_, entry)| entry.home() == home)
             .map(|(id, _)| id.clone())
             .collect();
         for id in there {
             self.forget(&id);
         }
+    }
+
+    /// Whether no volume is known in a pool.
+    pub(super) fn is_vacant(&self, home: &Home) -> bool {
+        !self.volumes.values().any(|entry| entry.home() == home)
     }
 
     pub(super) fn promise(&mut self, home: &Home, allocation: Allocation, bytes: u64) {

@@ -10,20 +10,20 @@ use orlop_host::mount::{Depth, Restrictions};
 use super::*;
 
 /// A small file system of its own, mounted at `path` until dropped.
-struct Disk {
-    path: PathBuf,
+pub(super) struct Disk {
+    pub(super) path: PathBuf,
 }
 
 impl Disk {
     /// A memory file system: small, quick, and full when it should be.
-    fn new(path: PathBuf, bytes: u64) -> Self {
+    pub(super) fn new(path: PathBuf, bytes: u64) -> Self {
         fs::create_dir_all(&path).unwrap();
         let disk = Self { path };
         disk.mount(bytes);
         disk
     }
 
-    fn mount(&self, bytes: u64) {
+    pub(super) fn mount(&self, bytes: u64) {
         let size = orlop_host::mount::FsOption {
             key: "size".to_owned(),
             value: Some(bytes.to_string()),
@@ -39,24 +39,8 @@ impl Disk {
     }
 }
 
-/// A driver with node one's only pool in a directory of such a disk, overcommitted fourfold.
-fn on_disk(bed: &mut Bed, disk: &Disk) {
-    bed.driver = None;
-    let config = LocalConfig {
-        rules: Rules {
-            overcommit: Overcommit::new(4.0).unwrap(),
-            reserve: Reserve::Bytes(0),
-        },
-        ..LocalConfig::new(BTreeMap::from([(
-            NodeName::from("one"),
-            disk.path.join("pool"),
-        )]))
-    };
-    bed.driver = Some(LocalDriver::open(config).unwrap());
-}
-
 /// What a refusal says: it must hold this text.
-async fn told(bed: &Bed, id: &str, how: proto::VolumeCapability, text: &str) -> Code {
+pub(super) async fn told(bed: &Bed, id: &str, how: proto::VolumeCapability, text: &str) -> Code {
     let request = proto::NodeStageVolumeRequest {
         volume_id: id.to_owned(),
         staging_target_path: bed.staging(id),
@@ -72,7 +56,7 @@ async fn told(bed: &Bed, id: &str, how: proto::VolumeCapability, text: &str) -> 
     status.code()
 }
 
-async fn condition(bed: &Bed, id: &str) -> proto::VolumeCondition {
+pub(super) async fn condition(bed: &Bed, id: &str) -> proto::VolumeCondition {
     let request = proto::ControllerGetVolumeRequest {
         volume_id: id.to_owned(),
     };
@@ -82,169 +66,6 @@ async fn condition(bed: &Bed, id: &str) -> proto::VolumeCondition {
         .await;
     let status = reply.unwrap().into_inner().status.unwrap();
     status.volume_condition.unwrap()
-}
-
-#[tokio::test]
-async fn a_full_pool_refuses_and_goes_on_when_there_is_room_again() {
-    if !is_root() {
-        return;
-    }
-    let mut bed = Bed::new();
-    let disk = Disk::new(bed.path("disk"), 64 << 20);
-    on_disk(&mut bed, &disk);
-    let id = bed.volume("data", 64 * MIB).await;
-    let too_much = proto::CreateVolumeRequest {
-        accessibility_requirements: Some(on(&["one"])),
-        ..creation("more", GIB)
-    };
-    let reply = bed.controller().create_volume(Request::new(too_much)).await;
-    assert_eq!(code(reply), Err(Code::ResourceExhausted));
-    // Somebody else takes all of it.
-    let other = disk.path.join("other");
-    let free = orlop_host::filesystem::usage(&disk.path).unwrap();
-    let taken = usize::try_from(free.available_bytes).unwrap();
-    fs::write(&other, vec![1; taken]).unwrap();
-    let full = told(&bed, &id, files("ext4"), "free some space").await;
-    assert_eq!(full, Code::ResourceExhausted);
-    let another = proto::CreateVolumeRequest {
-        accessibility_requirements: Some(on(&["one"])),
-        ..creation("another", 8 * MIB)
-    };
-    let reply = bed.controller().create_volume(Request::new(another)).await;
-    assert_eq!(code(reply), Err(Code::ResourceExhausted));
-    // What is there can still be taken away, and what was refused works once there is room.
-    fs::remove_file(&other).unwrap();
-    bed.stage(&id, files("ext4")).await.unwrap();
-    fs::write(PathBuf::from(bed.staging(&id)).join("f"), "x").unwrap();
-    bed.unstage(&id).await.unwrap();
-    bed.delete(&id).await.unwrap();
-    let left = settled(|| leftovers(bed.pools()).unwrap());
-    assert_eq!(left, Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn a_read_only_pool_is_told_and_loses_nothing() {
-    if !is_root() {
-        return;
-    }
-    let bed = Bed::new();
-    let id = bed.volume("data", 64 * MIB).await;
-    bed.stage(&id, files("")).await.unwrap();
-    fs::write(PathBuf::from(bed.staging(&id)).join("f"), "kept").unwrap();
-    bed.unstage(&id).await.unwrap();
-    let pool = Place::at(&bed.path("pool-one")).unwrap();
-    let read_only = Restrictions {
-        read_only: true,
-        ..Restrictions::default()
-    };
-    mount::bind(
-        pool.open().unwrap(),
-        pool.open().unwrap(),
-        Depth::One,
-        read_only,
-    )
-    .unwrap();
-    let request = proto::CreateVolumeRequest {
-        accessibility_requirements: Some(on(&["one"])),
-        ..creation("new", 64 * MIB)
-    };
-    let status = bed
-        .controller()
-        .create_volume(Request::new(request.clone()))
-        .await
-        .unwrap_err();
-    assert_eq!(status.code(), Code::FailedPrecondition);
-    assert!(status.message().contains("read-only"), "{status}");
-    assert_eq!(bed.delete(&id).await, Err(Code::FailedPrecondition));
-    assert_eq!(
-        bed.stage(&id, files("")).await,
-        Err(Code::FailedPrecondition)
-    );
-    mount::unmount(&pool).unwrap();
-    bed.stage(&id, files("")).await.unwrap();
-    assert_eq!(read(PathBuf::from(bed.staging(&id)).join("f")), "kept");
-    bed.unstage(&id).await.unwrap();
-    let made = bed.controller().create_volume(Request::new(request)).await;
-    bed.delete(&made.unwrap().into_inner().volume.unwrap().volume_id)
-        .await
-        .unwrap();
-    bed.delete(&id).await.unwrap();
-    assert_eq!(bed.leftovers(), Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn a_pool_that_vanishes_is_missed_and_taken_back_when_it_returns() {
-    if !is_root() {
-        return;
-    }
-    let bed = Bed::new();
-    let id = bed.volume("data", 64 * MIB).await;
-    let (pool, away) = (bed.path("pool-one"), bed.path("away"));
-    // Moved away, with an empty directory in its place: an unmounted disk.
-    fs::rename(&pool, &away).unwrap();
-    fs::create_dir(&pool).unwrap();
-    assert_eq!(
-        told(&bed, &id, files(""), "mount its file system there again").await,
-        Code::Unavailable
-    );
-    assert_eq!(bed.delete(&id).await, Err(Code::Unavailable));
-    assert!(condition(&bed, &id).await.abnormal);
-    let request = proto::CreateVolumeRequest {
-        accessibility_requirements: Some(on(&["one"])),
-        ..creation("new", 64 * MIB)
-    };
-    let reply = bed.controller().create_volume(Request::new(request)).await;
-    assert_eq!(code(reply), Err(Code::Unavailable));
-    let place = topology::of_node(DRIVER_NAME, &NodeName::from("one"));
-    let request = proto::GetCapacityRequest {
-        accessible_topology: Some(place),
-        ..Default::default()
-    };
-    let reply = bed.controller().get_capacity(Request::new(request)).await;
-    assert_eq!(reply.unwrap().into_inner().available_capacity, 0);
-    // Nothing was made where the pool was, and the other node does not care.
-    assert_eq!(fs::read_dir(&pool).unwrap().count(), 0);
-    let request = proto::CreateVolumeRequest {
-        accessibility_requirements: Some(on(&["two"])),
-        ..creation("there", 64 * MIB)
-    };
-    let there = bed.controller().create_volume(Request::new(request)).await;
-    let there = there.unwrap().into_inner().volume.unwrap().volume_id;
-    bed.delete(&there).await.unwrap();
-
-    fs::remove_dir(&pool).unwrap();
-    fs::rename(&away, &pool).unwrap();
-    assert!(!condition(&bed, &id).await.abnormal);
-    bed.stage(&id, files("")).await.unwrap();
-    bed.unstage(&id).await.unwrap();
-    bed.delete(&id).await.unwrap();
-    assert_eq!(bed.leftovers(), Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn a_pool_that_returns_on_another_mount_is_the_same_pool() {
-    if !is_root() {
-        return;
-    }
-    let bed = Bed::new();
-    let id = bed.volume("data", 64 * MIB).await;
-    let (pool, away) = (bed.path("pool-one"), bed.path("away"));
-    fs::rename(&pool, &away).unwrap();
-    assert_eq!(bed.delete(&id).await, Err(Code::Unavailable));
-    let elsewhere = bed.volume_on_two().await;
-    // Another directory, another inode, the same files: a disk that was mounted again.
-    fs::create_dir_all(pool.join("volumes")).unwrap();
-    fs::copy(away.join("pool.json"), pool.join("pool.json")).unwrap();
-    fs::rename(
-        away.join("volumes").join(&id),
-        pool.join("volumes").join(&id),
-    )
-    .unwrap();
-    bed.stage(&id, files("")).await.unwrap();
-    bed.unstage(&id).await.unwrap();
-    bed.delete(&id).await.unwrap();
-    bed.delete(&elsewhere).await.unwrap();
-    assert_eq!(bed.leftovers(), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -293,6 +114,36 @@ async fn a_damaged_or_missing_image_is_told_and_mended_from_a_backup() {
         bed.unstage(&id).await.unwrap();
         bed.delete(&id).await.unwrap();
         fs::remove_file(&backup).unwrap();
+    }
+    assert_eq!(bed.leftovers(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_volume_whose_image_is_gone_can_be_let_go_of_and_deleted() {
+    if !is_root() {
+        return;
+    }
+    let bed = Bed::new();
+    for (name, how) in [("files", files("")), ("device", block())] {
+        let id = bed.volume(name, 64 * MIB).await;
+        bed.stage(&id, how.clone()).await.unwrap();
+        bed.publish(&id, name, how.clone().into()).await.unwrap();
+        let image = bed
+            .path("pool-one/volumes")
+            .join(&id)
+            .join(format!("{id}.img"));
+        fs::remove_file(&image).unwrap();
+        // It is in use as ever, by those who have it.
+        assert_eq!(
+            bed.delete(&id).await,
+            Err(Code::FailedPrecondition),
+            "{name}"
+        );
+        bed.unpublish(&id, name).await.expect(name);
+        bed.unstage(&id).await.expect(name);
+        assert_eq!(bed.stage(&id, how).await, Err(Code::DataLoss));
+        bed.delete(&id).await.expect(name);
+        bed.delete(&id).await.expect(name);
     }
     assert_eq!(bed.leftovers(), Vec::<String>::new());
 }
@@ -403,5 +254,53 @@ async fn without_loop_devices() {
     assert_eq!(read(PathBuf::from(bed.staging(&id)).join("f")), "kept");
     bed.unstage(&id).await.unwrap();
     bed.delete(&id).await.unwrap();
+    assert_eq!(bed.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn when_all_loop_devices_are_taken_it_is_told_and_tried_again_later() {
+    if !is_root() {
+        return;
+    }
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap()
+    };
+    let bed = Bed::new();
+    let (files_id, block_id) = runtime().block_on(async {
+        let files_id = bed.volume("files", 64 * MIB).await;
+        bed.stage(&files_id, files("")).await.unwrap();
+        fs::write(PathBuf::from(bed.staging(&files_id)).join("f"), "kept").unwrap();
+        bed.unstage(&files_id).await.unwrap();
+        let block_id = bed.volume("block", 64 * MIB).await;
+        (files_id, block_id)
+    });
+    // In a thread that the kernel has no more devices for, nor for those that it starts.
+    std::thread::scope(|scope| {
+        let without = scope.spawn(|| {
+            orlop_host::testing::refuse_loop_numbers().unwrap();
+            runtime().block_on(async {
+                for (id, how) in [(&files_id, files("")), (&block_id, block())] {
+                    assert_eq!(
+                        told(&bed, id, how, "detach some").await,
+                        Code::ResourceExhausted
+                    );
+                }
+            });
+        });
+        without.join().unwrap();
+    });
+    runtime().block_on(async {
+        bed.stage(&files_id, files("")).await.unwrap();
+        assert_eq!(
+            read(PathBuf::from(bed.staging(&files_id)).join("f")),
+            "kept"
+        );
+        bed.stage(&block_id, block()).await.unwrap();
+        for id in [&files_id, &block_id] {
+            bed.unstage(id).await.unwrap();
+            bed.delete(id).await.unwrap();
+        }
+    });
     assert_eq!(bed.leftovers(), Vec::<String>::new());
 }

@@ -251,8 +251,27 @@ async fn options_for_mkfs_reach_it_and_only_those_on_the_list() {
     bed.unstage(&id).await.unwrap();
     bed.delete(&id).await.unwrap();
     for refused in ["-d /etc", "-J device=/dev/sda", "; reboot"] {
-        let asked = create(&bed, with("b", 64 * MIB, &[("mkfsOptions", refused)])).await;
-        assert_eq!(asked, Err(Code::InvalidArgument), "{refused}");
+        let asked = with("b", 64 * MIB, &[("mkfsOptions", refused)]);
+        let as_device = proto::CreateVolumeRequest {
+            volume_capabilities: vec![super::block()],
+            ..asked.clone()
+        };
+        for asked in [asked, as_device] {
+            let asked = create(&bed, asked).await;
+            assert_eq!(asked, Err(Code::InvalidArgument), "{refused}");
+        }
+    }
+    // On the list, and yet nothing that mkfs would do.
+    let wrong = [
+        ("ext4", "-I 100"),
+        ("xfs", "-b size=300"),
+        ("btrfs", "-n 5"),
+        ("zfs", ""),
+    ];
+    for (kind, options) in wrong {
+        let class = [("fstype", kind), ("mkfsOptions", options)];
+        let asked = create(&bed, with("b", 512 * MIB, &class)).await;
+        assert_eq!(asked, Err(Code::InvalidArgument), "{kind} {options}");
     }
     assert_eq!(bed.leftovers(), Vec::<String>::new());
 }

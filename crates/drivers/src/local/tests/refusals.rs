@@ -222,3 +222,29 @@ async fn mount_options_off_the_list_are_refused_and_not_repeated() {
         status.message()
     );
 }
+
+#[tokio::test]
+async fn where_a_volume_is_staged_is_no_place_to_unpublish_it_from() {
+    if !is_root() {
+        return;
+    }
+    let bed = Bed::new();
+    for (name, how) in [("files", files("")), ("device", block())] {
+        let id = bed.volume(name, 64 * MIB).await;
+        bed.stage(&id, how.clone()).await.unwrap();
+        fs::create_dir_all(bed.staging(&id)).unwrap();
+        let request = proto::NodeUnpublishVolumeRequest {
+            volume_id: id.clone(),
+            target_path: bed.staging(&id),
+        };
+        let node = bed.node("one");
+        let reply = node.node_unpublish_volume(Request::new(request)).await;
+        assert_eq!(code(reply), Err(Code::InvalidArgument), "{name}");
+        assert!(Path::new(&bed.staging(&id)).exists());
+        // It is staged as before.
+        bed.publish(&id, name, how.into()).await.unwrap();
+        bed.unpublish(&id, name).await.unwrap();
+        bed.unstage(&id).await.unwrap();
+        bed.delete(&id).await.unwrap();
+    }
+}

@@ -68,6 +68,7 @@ pub(in crate::local::controller) fn create(
                 .find(&request.source_volume_id)
                 .map_err(CreateSnapshotError::Volume)?;
             let name = request.name.clone();
+            let id = id.in_pool(pools.pool_of(&volume).tag().as_ref());
             let made = making::make(pools, &[Wanted { id, name, volume }], None)?;
             let [snapshot] = made.snapshots.as_slice() else {
                 unreachable!("one was asked for");
@@ -76,9 +77,7 @@ pub(in crate::local::controller) fn create(
             pools.snapshots().learn(snapshot.clone());
             snapshot
         }
-        Err(broken @ snapshots::FindError::Broken { .. }) => {
-            return Err(CreateSnapshotError::Broken(broken));
-        }
+        Err(other) => return Err(CreateSnapshotError::Broken(other)),
     };
     Ok(proto::CreateSnapshotResponse {
         snapshot: Some(snapshot.to_wire()),

@@ -16,9 +16,9 @@ pub enum DeleteSnapshotError {
     /// A field is unusable.
     #[error(transparent)]
     Field(#[from] FieldError),
-    /// Its record is damaged.
+    /// Its record is damaged, or its pool is not here.
     #[error(transparent)]
-    Broken(FindError),
+    Find(FindError),
     /// It belongs to a group.
     #[error("snapshot {id} belongs to group snapshot {group}; delete that one")]
     Member {
@@ -42,7 +42,7 @@ impl CsiError for DeleteSnapshotError {
     fn code(&self) -> Code {
         match self {
             Self::Field(_) | Self::Member { .. } => Code::InvalidArgument,
-            Self::Broken(source) => source.code(),
+            Self::Find(source) => source.code(),
             Self::Store { source, .. } => source.code(),
         }
     }
@@ -53,10 +53,10 @@ pub(in crate::local::controller) fn delete(
     request: &proto::DeleteSnapshotRequest,
 ) -> Result<proto::DeleteSnapshotResponse, DeleteSnapshotError> {
     limits::required("snapshot_id", &request.snapshot_id).map_err(FieldError::from)?;
-    let snapshot = match pools.snapshots().find(&request.snapshot_id) {
+    let snapshot = match pools.find_snapshot(&request.snapshot_id) {
         Ok(snapshot) => snapshot,
         Err(FindError::Unknown { .. }) => return Ok(proto::DeleteSnapshotResponse {}),
-        Err(broken @ FindError::Broken { .. }) => return Err(DeleteSnapshotError::Broken(broken)),
+        Err(other) => return Err(DeleteSnapshotError::Find(other)),
     };
     let id = snapshot.record.id;
     if let Some(membership) = snapshot.record.group {

@@ -33,7 +33,7 @@ pub(in crate::local::controller) fn get(
     request: &proto::GetSnapshotRequest,
 ) -> Result<proto::GetSnapshotResponse, GetSnapshotError> {
     limits::required("snapshot_id", &request.snapshot_id).map_err(FieldError::from)?;
-    let snapshot = pools.snapshots().find(&request.snapshot_id)?;
+    let snapshot = pools.find_snapshot(&request.snapshot_id)?;
     Ok(proto::GetSnapshotResponse {
         snapshot: Some(snapshot.to_wire()),
     })
