@@ -4,6 +4,7 @@ use futures::future::try_join_all;
 use serde_json::{Value, json};
 
 use crate::access;
+use crate::document::Source;
 use crate::kinds;
 use crate::refusal::Refusal;
 use crate::registry::{Registry, Warnings, WriteOptions};
@@ -35,6 +36,7 @@ async fn create(
     let options = WriteOptions {
         dry_run: false,
         validation: FieldValidation::Ignore,
+        source: Source::default(),
         warnings: Warnings::default(),
         manager: "orlop".to_owned(),
     };

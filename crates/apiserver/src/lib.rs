@@ -12,8 +12,9 @@
 //! | `admission` | the rules of single kinds |
 //! | [`definitions`] | kinds that users define |
 //! | `collector` | what goes because something else went |
-//! | [`pki`], `serve` | the cluster's authority, HTTPS |
+//! | [`pki`], `serve`, `limits` | the cluster's authority, HTTPS, what clients get at most |
 //! | [`http`](mod@crate::http) | the words of the protocol |
+//! | `document` | bodies as they come, JSON or YAML |
 //! | `protobuf` | the other encoding of objects |
 //! | [`patch`], [`table`], [`selector`], [`discovery`], [`openapi`], [`kinds`] | pure parts of the protocol |
 
@@ -23,8 +24,10 @@ mod bootstrap;
 mod collector;
 pub mod definitions;
 pub mod discovery;
+mod document;
 pub mod http;
 pub mod kinds;
+mod limits;
 pub mod openapi;
 pub mod patch;
 pub mod pki;
@@ -47,6 +50,7 @@ pub use access::{Signer, TokenKeyError, User};
 
 pub use crate::http::{ApiService, LogError, LogRequest, LogSource, LogStream};
 use access::Caller;
+pub use limits::Limits;
 pub use pki::{Pki, PkiError, Tls};
 use registry::Registry;
 pub use registry::{Clock, Entropy};
@@ -65,6 +69,8 @@ pub struct Config {
     pub entropy: Entropy,
     /// Signs the tokens of service accounts; none for a key that is gone with the process.
     pub signer: Option<Signer>,
+    /// What clients get at most.
+    pub limits: Limits,
 }
 
 impl Config {
@@ -76,6 +82,7 @@ impl Config {
             clock: Clock::default(),
             entropy: Entropy::default(),
             signer: None,
+            limits: Limits::default(),
         }
     }
 }
@@ -99,6 +106,7 @@ pub enum StartError {
 pub struct ApiServer {
     registry: Registry,
     service: ApiService,
+    limits: Limits,
     collector: tokio::task::JoinHandle<()>,
 }
 
@@ -111,6 +119,7 @@ impl ApiServer {
             clock,
             entropy,
             signer,
+            limits,
         } = config;
         let store = match &storage {
             // No thread may be involved: the simulation runs on one.
@@ -131,11 +140,12 @@ impl ApiServer {
             .map_err(StartError::Bootstrap)?;
         let signer = signer.map_or_else(Signer::ephemeral, Ok);
         let signer = Arc::new(signer.map_err(StartError::Tokens)?);
-        let service = ApiService::new(registry.clone(), logs, signer);
+        let service = ApiService::new(registry.clone(), logs, signer, &limits);
         let collector = tokio::spawn(collector::run(registry.clone()));
         Ok(Self {
             registry,
             service,
+            limits,
             collector,
         })
     }
@@ -157,7 +167,7 @@ impl ApiServer {
         tls: Tls,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> impl Future<Output = ()> + Send + 'static {
-        serve::run(self.service(), listener, tls, shutdown)
+        serve::run(self.service(), listener, tls, self.limits.clone(), shutdown)
     }
 
     /// The store beneath the API, for whoever must see every change as it is committed,

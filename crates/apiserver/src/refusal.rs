@@ -227,9 +227,9 @@ impl Refusal {
         )
     }
 
-    /// The body is too long.
-    pub fn too_large(limit: usize) -> Self {
-        let message = format!("Request entity too large: limit is {limit}");
+    /// The body, or what it makes of an object, is too long.
+    pub fn too_large(why: impl fmt::Display) -> Self {
+        let message = format!("Request entity too large: {why}");
         Self::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "RequestEntityTooLarge",
@@ -251,6 +251,21 @@ impl Refusal {
             "retryAfterSeconds": 1,
         });
         refusal
+    }
+
+    /// The server has enough to do.
+    pub fn too_many_requests() -> Self {
+        let message = "Too many requests, please try again later.";
+        let code = StatusCode::TOO_MANY_REQUESTS;
+        let mut refusal = Self::new(code, "TooManyRequests", message);
+        refusal.details = json!({ "retryAfterSeconds": 1 });
+        refusal
+    }
+
+    /// It takes longer than the client or the server wants to wait. A write may still happen.
+    pub fn timeout() -> Self {
+        let message = "Timeout: request did not complete within the allotted timeout";
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message).about_nothing()
     }
 
     /// The server itself failed.

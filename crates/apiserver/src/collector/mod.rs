@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use self::owners::{Owner, Verdict};
 use crate::definitions::RESOURCE as DEFINITIONS;
+use crate::document::Source;
 use crate::kinds::{KindInfo, Kinds};
 use crate::refusal::Refusal;
 use crate::registry::{
@@ -217,6 +218,7 @@ fn options() -> WriteOptions {
     WriteOptions {
         dry_run: false,
         validation: FieldValidation::Ignore,
+        source: Source::default(),
         warnings: Warnings::default(),
         manager: "orlop-collector".to_owned(),
     }

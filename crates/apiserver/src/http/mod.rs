@@ -5,6 +5,7 @@
 //! may happen to objects is [`crate::registry`]'s to say.
 
 mod gate;
+mod inflight;
 mod logs;
 mod metrics;
 mod negotiate;
@@ -19,6 +20,7 @@ mod writes;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -33,11 +35,13 @@ pub use logs::{LogError, LogRequest, LogSource, LogStream};
 
 pub(crate) use self::route::decode as decode_segment;
 
+use self::inflight::{InFlight, Lane};
 use self::query::Query;
 use self::route::Route;
 use self::writes::Writing;
 use crate::access::{Caller, Index, Signer, User};
 use crate::discovery;
+use crate::limits::Limits;
 use crate::openapi;
 use crate::protobuf;
 use crate::refusal::Refusal;
@@ -64,6 +68,9 @@ pub(crate) struct Api {
     pub(crate) metrics: Arc<metrics::Metrics>,
     signer: Arc<Signer>,
     index: Index,
+    in_flight: Arc<InFlight>,
+    /// How long a request may take.
+    patience: Duration,
 }
 
 impl ApiService {
@@ -71,6 +78,7 @@ impl ApiService {
         registry: Registry,
         logs: Option<Arc<dyn LogSource>>,
         signer: Arc<Signer>,
+        limits: &Limits,
     ) -> Self {
         Self {
             api: Api {
@@ -79,6 +87,8 @@ impl ApiService {
                 metrics: Arc::default(),
                 signer,
                 index: Index::default(),
+                in_flight: Arc::new(InFlight::new(limits.reading, limits.writing)),
+                patience: limits.request,
             },
             caller: Caller::Known(User::master("system:apiserver")),
         }
@@ -149,14 +159,49 @@ impl Api {
         B::Error: Into<BoxError>,
     {
         let query = Query::parse(&parts.uri)?;
-        if parts.method == Method::GET {
+        if is_long(parts, route, &query) {
             return self.read(parts, route, &query).await;
         }
+        let lane = match parts.method {
+            Method::GET | Method::HEAD => Lane::Reading,
+            _ => Lane::Writing,
+        };
+        // Whoever may do everything is let in always, to set right what others do.
+        let turn = match user.is_master() {
+            true => None,
+            false => Some(self.in_flight.begin(lane, &user.name)),
+        };
+        if matches!(turn, Some(None)) {
+            return Err(Refusal::too_many_requests());
+        }
+        let patience = query.timeout.unwrap_or(self.patience).min(self.patience);
+        let answer = async {
+            match lane {
+                Lane::Reading => self.read(parts, route, &query).await,
+                Lane::Writing => self.write(parts, route, &query, (user, body)).await,
+            }
+        };
+        tokio::time::timeout(patience, answer)
+            .await
+            .unwrap_or_else(|_| Err(Refusal::timeout()))
+    }
+
+    async fn write<B>(
+        &self,
+        parts: &Parts,
+        route: &Route,
+        query: &Query,
+        (user, body): (&User, B),
+    ) -> Result<Response<Body>, Refusal>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
         let answer = negotiate::choose(&accept(parts), protobuf::serves(route.kind))?;
         let body = read_body(body).await?;
         let writing = Writing {
             route,
-            query: &query,
+            query,
             answer,
             headers: &parts.headers,
             user,
@@ -274,6 +319,12 @@ impl Api {
     }
 }
 
+/// Whether a request goes on for as long as its sender likes.
+fn is_long(parts: &Parts, route: &Route, query: &Query) -> bool {
+    let logs = route.subresource.as_deref() == Some("log");
+    parts.method == Method::GET && (logs || route.name.is_none() && query.watch)
+}
+
 fn large_json(parts: &Parts, value: &serde_json::Value) -> Response<Body> {
     reply::large(&parts.headers, reply::JSON, value.to_string().into_bytes())
 }
@@ -296,7 +347,9 @@ where
 {
     match Limited::new(body, BODY_LIMIT).collect().await {
         Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Refusal::too_large(BODY_LIMIT)),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(Refusal::too_large(format_args!("limit is {BODY_LIMIT}")))
+        }
         Err(error) => Err(Refusal::bad_request(format!(
             "the body could not be read: {error}"
         ))),

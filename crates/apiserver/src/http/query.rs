@@ -1,5 +1,7 @@
 //! The parameters of a request.
 
+use std::time::Duration;
+
 use http::Uri;
 
 use crate::kinds::KindInfo;
@@ -21,6 +23,8 @@ pub(super) struct Query {
     pub(super) limit: Option<usize>,
     pub(super) continue_token: String,
     pub(super) timeout_seconds: Option<u64>,
+    /// How long the client waits for an answer.
+    pub(super) timeout: Option<Duration>,
     pub(super) bookmarks: bool,
     pub(super) initial_events: Option<bool>,
     pub(super) dry_run: bool,
@@ -67,6 +71,7 @@ impl Query {
             "resourceVersionMatch" => self.resource_version_match = value,
             "limit" => self.limit = number(name, &value)?.filter(|&limit| limit > 0),
             "continue" => self.continue_token = value,
+            "timeout" => self.timeout = duration(&value)?,
             "timeoutSeconds" => self.timeout_seconds = number(name, &value)?,
             "allowWatchBookmarks" => self.bookmarks = flag(&value),
             "sendInitialEvents" => self.initial_events = Some(flag(&value)),
@@ -166,6 +171,43 @@ fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<Option<T>, Re
             "parameter {name}: \"{value}\" is not a valid number"
         ))
     })
+}
+
+/// A time as Go writes it, such as `1m30s`; none says nothing.
+fn duration(text: &str) -> Result<Option<Duration>, Refusal> {
+    const UNITS: [(&str, f64); 7] = [
+        ("ns", 1e-9),
+        ("us", 1e-6),
+        ("µs", 1e-6),
+        ("ms", 1e-3),
+        ("s", 1.0),
+        ("m", 60.0),
+        ("h", 3600.0),
+    ];
+    let parse = || {
+        let mut seconds = 0.0;
+        let mut rest = text.strip_prefix('+').unwrap_or(text);
+        while !rest.is_empty() {
+            let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+            let (amount, after) = rest.split_at(end);
+            let end = after.find(|c: char| c.is_ascii_digit() || c == '.');
+            let (unit, after) = after.split_at(end.unwrap_or(after.len()));
+            let (_, size) = UNITS.iter().find(|(name, _)| *name == unit)?;
+            seconds += amount.parse::<f64>().ok()? * size;
+            rest = after;
+        }
+        Duration::try_from_secs_f64(seconds).ok()
+    };
+    match text {
+        "" | "0" => Ok(None),
+        _ => match parse() {
+            Some(Duration::ZERO) => Ok(None),
+            Some(duration) => Ok(Some(duration)),
+            None => Err(Refusal::bad_request(format!(
+                "invalid timeout specified in the request URL - time: invalid duration {text:?}"
+            ))),
+        },
+    }
 }
 
 fn dry_run(value: &str) -> Result<bool, Refusal> {

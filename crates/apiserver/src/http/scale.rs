@@ -10,7 +10,7 @@ use super::writes::{PATCH_TYPES, Writing};
 use super::{Api, reply};
 use crate::patch;
 use crate::refusal::{FieldError, Refusal};
-use crate::registry::{Part, Served as _, Target, text};
+use crate::registry::{Part, PatchFormat, Served as _, Target, text};
 use crate::selector::written;
 
 /// The scale of an object.
@@ -81,8 +81,11 @@ impl Api {
         let name = writing.route.name.as_deref();
         let target = writing.target(name.ok_or_else(Refusal::method_not_allowed)?);
         let (wanted, format) = match *method {
-            Method::PUT => (writing.object()?, "whole"),
-            Method::PATCH => (writing.parse()?, writing.content_type()),
+            Method::PUT => (writing.object()?.value, "whole"),
+            Method::PATCH => {
+                let patch = writing.patch(PatchFormat::Merge)?;
+                (patch.value, writing.content_type())
+            }
             _ => return Err(Refusal::method_not_allowed()),
         };
         if text(&wanted, "/kind") != "Scale" && format == "whole" {

@@ -28,6 +28,9 @@ const BOOKMARKS: Duration = Duration::from_secs(60);
 /// How long a watch lasts that doesn't say; spread, so that clients don't return together.
 const SHORTEST: u64 = 1800;
 
+/// How much of what a watch begins with is made at once.
+const CHUNK: usize = 64 << 10;
+
 /// One running watch.
 struct Watch {
     api: Api,
@@ -38,10 +41,17 @@ struct Watch {
     feed: Option<Feed>,
     bookmarks: Option<Interval>,
     end: Pin<Box<Sleep>>,
-    /// Lines that stand before everything that the feed gives.
-    first: VecDeque<Bytes>,
+    /// What stands before everything that the feed gives.
+    first: VecDeque<First>,
     /// Columns are told once per watch.
     told_columns: bool,
+}
+
+/// What a watch begins with. Objects are rendered when they are sent: a client that doesn't
+/// read must not hold a copy of all of them.
+enum First {
+    Object(Arc<Stored>),
+    Line(Bytes),
 }
 
 impl Api {
@@ -99,7 +109,9 @@ impl Api {
         };
         match self.registry.store.feed(&resource_of(kind), scope, from) {
             Ok(feed) => watch.feed = Some(feed),
-            Err(expired) => watch.first = VecDeque::from([error_line(answer.encoding, expired)]),
+            Err(expired) => {
+                watch.first = VecDeque::from([First::Line(error_line(answer.encoding, expired))])
+            }
         }
         let lines = futures::stream::unfold(watch, |mut watch| async {
             let line = watch.next().await?;
@@ -154,32 +166,48 @@ impl Watch {
             .map(|(_, _, object)| Arc::clone(object))
             .collect();
         drop(state);
-        for object in objects
-            .iter()
-            .filter(|object| self.selection.matches(object))
-        {
-            let line = line(
-                &mut self.told_columns,
-                &Line {
-                    api: &self.api,
-                    kind: self.kind,
-                    answer: self.answer,
-                    query: &self.query,
-                },
-                Sort::Added,
-                object,
-            );
-            self.first.push_back(line);
-        }
+        let selected = objects
+            .into_iter()
+            .filter(|object| self.selection.matches(object));
+        self.first = selected.map(First::Object).collect();
         if self.query.initial_events == Some(true) && self.query.bookmarks {
-            self.first.push_back(self.bookmark(revision, true));
+            let bookmark = self.bookmark(revision, true);
+            self.first.push_back(First::Line(bookmark));
         }
         revision
     }
 
+    /// The next of what the watch begins with, a chunk of it at a time.
+    fn next_first(&mut self) -> Option<Bytes> {
+        let mut text = Vec::new();
+        while text.len() < CHUNK
+            && let Some(first) = self.first.pop_front()
+        {
+            match first {
+                First::Line(line) if text.is_empty() => return Some(line),
+                First::Line(line) => text.extend_from_slice(&line),
+                First::Object(object) => {
+                    let line = self.line(Sort::Added, &object);
+                    text.extend_from_slice(&line);
+                }
+            }
+        }
+        (!text.is_empty()).then(|| text.into())
+    }
+
+    fn line(&mut self, sort: Sort, object: &Stored) -> Bytes {
+        let how = Line {
+            api: &self.api,
+            kind: self.kind,
+            answer: self.answer,
+            query: &self.query,
+        };
+        line(&mut self.told_columns, &how, sort, object)
+    }
+
     async fn next(&mut self) -> Option<Bytes> {
-        if let Some(line) = self.first.pop_front() {
-            return Some(line);
+        if let Some(lines) = self.next_first() {
+            return Some(lines);
         }
         loop {
             let feed = self.feed.as_mut()?;

@@ -1,6 +1,7 @@
 //! POST, PUT, PATCH and DELETE.
 
 use axum::body::Body;
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
@@ -11,6 +12,7 @@ use super::route::Route;
 use super::{Api, read, reply};
 use crate::access::User;
 use crate::admission;
+use crate::document::{self, Document, Form, Source, Unreadable};
 use crate::kinds::KindInfo;
 use crate::protobuf::{self, DecodeError};
 use crate::refusal::{FieldError, Refusal};
@@ -18,10 +20,14 @@ use crate::registry::{
     DeleteOptions, Deletion, Part, PatchFormat, Propagation, Served as _, Target, Warnings,
     WriteOptions, Written, text,
 };
+use crate::schema::FieldValidation;
 
-const BODY_TYPES: &str = "application/json, application/vnd.kubernetes.protobuf";
+const BODY_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const DEFINED_BODY_TYPES: &str = "application/json, application/yaml";
 pub(super) const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, \
     application/strategic-merge-patch+json, application/apply-patch+yaml";
+const DEFINED_PATCH_TYPES: &str =
+    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
 /// A request that writes.
 pub(super) struct Writing<'r> {
@@ -30,7 +36,7 @@ pub(super) struct Writing<'r> {
     pub(super) answer: Answer,
     pub(super) headers: &'r HeaderMap,
     pub(super) user: &'r User,
-    pub(super) body: &'r [u8],
+    pub(super) body: &'r Bytes,
 }
 
 impl Writing<'_> {
@@ -50,6 +56,7 @@ impl Writing<'_> {
             dry_run: self.query.dry_run,
             manager: manager.unwrap_or("unknown").to_owned(),
             validation: self.query.field_validation,
+            source: Source::default(),
             warnings: Warnings::default(),
         }
     }
@@ -65,30 +72,81 @@ impl Writing<'_> {
             .trim()
     }
 
-    /// The body as JSON.
-    pub(super) fn object(&self) -> Result<Value, Refusal> {
-        match self.content_type() {
-            "" | "application/json" => self.parse(),
-            protobuf::MEDIA_TYPE => protobuf::decode(self.body).map_err(|error| match error {
-                DecodeError::Kind(_) => {
-                    let mut refusal = Refusal::unsupported_media_type(BODY_TYPES);
-                    refusal.message = error.to_string();
-                    refusal
-                }
-                DecodeError::Magic | DecodeError::Malformed => {
-                    Refusal::bad_request(error.to_string())
-                }
-            }),
-            _ => Err(Refusal::unsupported_media_type(BODY_TYPES)),
+    /// The body as an object.
+    pub(super) fn object(&self) -> Result<Document, Refusal> {
+        let defined = self.route.kind.custom.is_some();
+        let form = match self.content_type() {
+            "" | "application/json" => Form::Json,
+            "application/yaml" => Form::Yaml,
+            protobuf::MEDIA_TYPE if !defined => {
+                let value = protobuf::decode(self.body).map_err(|error| match error {
+                    DecodeError::Kind(_) => {
+                        let mut refusal = Refusal::unsupported_media_type(BODY_TYPES);
+                        refusal.message = error.to_string();
+                        refusal
+                    }
+                    DecodeError::Magic | DecodeError::Malformed => {
+                        Refusal::bad_request(error.to_string())
+                    }
+                })?;
+                let source = Source::default();
+                return Ok(Document { value, source });
+            }
+            _ if defined => return Err(Refusal::unsupported_media_type(DEFINED_BODY_TYPES)),
+            _ => return Err(Refusal::unsupported_media_type(BODY_TYPES)),
+        };
+        let mut read =
+            document::read(form, self.body).map_err(|why| self.unreadable(form, &why))?;
+        if form == Form::Yaml && read.value.is_null() {
+            read.value = json!({});
         }
+        Ok(read)
     }
 
-    pub(super) fn parse(&self) -> Result<Value, Refusal> {
-        serde_json::from_slice(self.body).map_err(|error| {
-            Refusal::bad_request(format!(
-                "the body of the request is not valid JSON: {error}"
-            ))
+    fn unreadable(&self, form: Form, why: &Unreadable) -> Refusal {
+        // What is no Secret may hold one all the same, and this text ends up in logs.
+        let sent = match std::str::from_utf8(self.body) {
+            Ok("") => "<empty>",
+            Ok(text) if text.len() < 64 && self.route.kind.kind != "Secret" => text,
+            _ => "...",
+        };
+        let kind = self.route.kind.kind;
+        let step = match form {
+            Form::Json => "couldn't get version/kind; json parse error: ",
+            Form::Yaml => "",
+        };
+        Refusal::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): {step}{why} ({sent})"
+        ))
+    }
+
+    /// The body as a patch.
+    pub(super) fn patch(&self, format: PatchFormat) -> Result<Document, Refusal> {
+        let read = document::read(Form::Json, self.body).map_err(|why| match (format, why) {
+            (_, Unreadable::Deep) => Refusal::bad_request(Unreadable::Deep.to_string()),
+            (PatchFormat::Merge, _) => Refusal::bad_request("invalid JSON patch"),
+            (_, why) => Refusal::bad_request(format!("error decoding patch: {why}")),
+        })?;
+        Ok(match format {
+            PatchFormat::Json => Document {
+                source: read.source.of_json_patch(),
+                ..read
+            },
+            PatchFormat::Merge | PatchFormat::Strategic => read,
         })
+    }
+
+    /// The body as a configuration to apply.
+    fn configuration(&self) -> Result<Document, Refusal> {
+        let read = document::read(Form::Yaml, self.body)
+            .map_err(|why| Refusal::bad_request(format!("error decoding YAML: {why}")))?;
+        let repeated = read.source.yaml_error();
+        if self.query.field_validation == FieldValidation::Strict && !repeated.is_empty() {
+            return Err(Refusal::bad_request(format!(
+                "error strict decoding patch: error converting YAML to JSON: {repeated}"
+            )));
+        }
+        Ok(read)
     }
 
     /// A `Status` that says it was done.
@@ -158,13 +216,17 @@ impl Api {
                     route.kind,
                     &route.namespace,
                     writing.user,
-                    writing.object()?,
+                    writing.object()?.value,
                 )?;
                 let encoding = writing.answer.encoding;
                 Ok(reply::object(StatusCode::CREATED, encoding, &answer))
             }
             (None, _) => {
-                let object = writing.object()?;
+                let Document {
+                    value: object,
+                    source,
+                } = writing.object()?;
+                let options = WriteOptions { source, ..options };
                 self.gate()
                     .escalates(writing.user, &writing.target(""), &object)?;
                 let created = self
@@ -174,20 +236,20 @@ impl Api {
                 Ok(self.written(writing, &created, &options))
             }
             (Some(pod), Some("binding")) => {
-                let binding = writing.object()?;
+                let binding = writing.object()?.value;
                 self.registry
                     .bind(&writing.target(pod), &binding, &options)
                     .await?;
                 Ok(writing.success(StatusCode::CREATED, None))
             }
             (Some(account), Some("token")) => {
-                let request = writing.object()?;
+                let request = writing.object()?.value;
                 let token = self.gate().token(&writing.target(account), request)?;
                 let encoding = writing.answer.encoding;
                 Ok(reply::object(StatusCode::CREATED, encoding, &token))
             }
             (Some(pod), Some("eviction")) => {
-                let eviction = writing.object()?;
+                let eviction = writing.object()?.value;
                 let options = DeleteOptions::parse(&eviction["deleteOptions"])?;
                 self.registry.delete(&writing.target(pod), &options).await?;
                 Ok(writing.success(StatusCode::CREATED, None))
@@ -202,9 +264,15 @@ impl Api {
             .name
             .as_deref()
             .ok_or_else(Refusal::method_not_allowed)?;
-        let options = writing.options();
         let part = writing.part()?;
-        let object = writing.object()?;
+        let Document {
+            value: object,
+            source,
+        } = writing.object()?;
+        let options = WriteOptions {
+            source,
+            ..writing.options()
+        };
         let target = writing.target(name);
         self.gate().escalates(writing.user, &target, &object)?;
         let written = self
@@ -229,14 +297,15 @@ impl Api {
             "application/strategic-merge-patch+json" if target.kind.custom.is_none() => {
                 PatchFormat::Strategic
             }
-            // The name says YAML; clients send its JSON subset, and nothing else is read.
             "application/apply-patch+yaml" => {
                 if writing.query.field_manager.is_empty() {
                     let why = "is required for apply patch";
                     let error = FieldError::required("fieldManager", why);
                     return Err(Refusal::invalid_named("PatchOptions.meta.k8s.io", &[error]));
                 }
-                let applied = (writing.parse()?, writing.query.force);
+                let Document { value, source } = writing.configuration()?;
+                let applied = (value, writing.query.force);
+                let options = WriteOptions { source, ..options };
                 if self.gate().must_watch(writing.user, &target) {
                     let dry = options.clone().dry();
                     let tried = self.registry.apply(&target, part, applied.clone(), &dry);
@@ -249,9 +318,16 @@ impl Api {
                     .await?;
                 return Ok(self.written(writing, &written, &options));
             }
+            _ if target.kind.custom.is_some() => {
+                return Err(Refusal::unsupported_media_type(DEFINED_PATCH_TYPES));
+            }
             _ => return Err(Refusal::unsupported_media_type(PATCH_TYPES)),
         };
-        let patch = writing.parse()?;
+        let Document {
+            value: patch,
+            source,
+        } = writing.patch(format)?;
+        let options = WriteOptions { source, ..options };
         if self.gate().must_watch(writing.user, &target) {
             let dry = options.clone().dry();
             let tried = self.registry.patch(&target, part, (format, &patch), &dry);
@@ -334,7 +410,7 @@ fn delete_options(writing: &Writing<'_>) -> Result<DeleteOptions, Refusal> {
     let body = if writing.body.is_empty() {
         Value::Null
     } else {
-        writing.object()?
+        writing.object()?.value
     };
     let mut options = DeleteOptions::parse(&body)?;
     options.dry_run |= writing.query.dry_run;

@@ -7,14 +7,16 @@ use serde_json::Value;
 /// the object exponentially; neither may it keep the server busy with operations alone.
 const MOST_OPERATIONS: usize = 10_000;
 const MOST_COPIED: usize = 3 << 20;
+/// What a patch may nest, as a body may.
+const DEEPEST: usize = crate::document::DEEPEST;
 
 /// Applies a list of operations; all of them or none.
 pub fn json(current: &Value, patch: &Value) -> Result<Value, PatchError> {
     let operations: json_patch::Patch = serde_json::from_value(patch.clone())
         .map_err(|error| PatchError::Malformed(error.to_string()))?;
     if operations.len() > MOST_OPERATIONS {
-        return Err(PatchError::Unprocessable(format!(
-            "the patch has {} operations; at most {MOST_OPERATIONS} are taken",
+        return Err(PatchError::TooLarge(format!(
+            "The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {}",
             operations.len()
         )));
     }
@@ -30,10 +32,28 @@ pub fn json(current: &Value, patch: &Value) -> Result<Value, PatchError> {
                 )));
             }
         }
+        if depth_after(&result, &operation) > DEEPEST {
+            return Err(PatchError::Unprocessable(format!(
+                "the patch nests the object more than {DEEPEST} levels deep"
+            )));
+        }
         json_patch::patch(&mut result, &[operation])
             .map_err(|error| PatchError::Unprocessable(error.to_string()))?;
     }
     Ok(result)
+}
+
+/// How deep what an operation puts in its place lies at most.
+fn depth_after(object: &Value, operation: &json_patch::PatchOperation) -> usize {
+    use json_patch::PatchOperation as Op;
+    let (path, put) = match operation {
+        Op::Add(add) => (&add.path, Some(&add.value)),
+        Op::Replace(replace) => (&replace.path, Some(&replace.value)),
+        Op::Move(from) => (&from.path, from.from.resolve(object).ok()),
+        Op::Copy(from) => (&from.path, from.from.resolve(object).ok()),
+        Op::Remove(_) | Op::Test(_) => return 0,
+    };
+    path.count() + put.map_or(0, crate::document::depth)
 }
 
 #[cfg(test)]
@@ -88,6 +108,30 @@ mod tests {
         let refused = json(&json!({}), &Value::Array(operations));
         assert!(matches!(refused, Err(PatchError::Unprocessable(_))));
         let many = vec![json!({"op": "test", "path": "", "value": {}}); MOST_OPERATIONS + 1];
-        assert!(json(&json!({}), &Value::Array(many)).is_err());
+        let refused = json(&json!({}), &Value::Array(many));
+        assert!(matches!(refused, Err(PatchError::TooLarge(_))));
+    }
+
+    #[test]
+    fn a_patch_that_nests_without_end_is_refused() {
+        let nested = (0..60).fold(json!(1), |inner, _| json!({ "a": inner }));
+        let path = "/a".repeat(50);
+        let deep = json!([
+            {"op": "add", "path": "/a", "value": nested},
+            {"op": "add", "path": path, "value": nested},
+        ]);
+        assert!(matches!(
+            json(&json!({}), &deep),
+            Err(PatchError::Unprocessable(_))
+        ));
+        let moved = json!([
+            {"op": "add", "path": "/a", "value": nested},
+            {"op": "add", "path": "/b", "value": nested},
+            {"op": "move", "from": "/b", "path": path},
+        ]);
+        assert!(matches!(
+            json(&json!({}), &moved),
+            Err(PatchError::Unprocessable(_))
+        ));
     }
 }

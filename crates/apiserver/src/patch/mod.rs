@@ -21,6 +21,9 @@ pub enum PatchError {
     /// The patch document itself is not a patch: HTTP 400.
     #[error("the patch is malformed: {0}")]
     Malformed(String),
+    /// The patch has more operations than are taken: HTTP 413.
+    #[error("{0}")]
+    TooLarge(String),
     /// The patch does not fit the object it was sent for: HTTP 422.
     #[error("the server rejected our request due to an error in our request: {0}")]
     Unprocessable(String),

@@ -10,7 +10,7 @@ use crate::kinds::KindInfo;
 use crate::patch::{self, UpdateOptions};
 use crate::refusal::{FieldError, Refusal};
 use crate::schema;
-use crate::store::{Change, Draft, Expect, Key, Write, WriteError};
+use crate::store::{Change, Expect, Key, Write, WriteError};
 
 /// How often a generated name may turn out to be taken.
 const NAME_TRIES: usize = 8;
@@ -36,7 +36,7 @@ impl Registry {
         let mut object = object;
         identity::drop_nulls(&mut object);
         identity::settle(kind, namespace, &mut object)?;
-        let warnings = schema::decode(kind, &mut object, options.validation)
+        let warnings = schema::decode(kind, &mut object, (options.validation, &options.source))
             .map_err(|error| Refusal::bad_request(error.to_string()))?;
         options.warnings.say(warnings);
         self.create_settled(kind, object, options, Fields::Track)
@@ -95,7 +95,7 @@ impl Registry {
         let requires = kind
             .namespaced
             .then(|| Key::new("namespaces", "", &target.namespace));
-        let change = Change::Put(Draft::new(&object));
+        let change = Change::Put(super::draft(&object)?);
         let write = Write {
             key,
             change,

@@ -20,7 +20,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::definitions::Catalog;
+use crate::document::Source;
 use crate::kinds::{KindInfo, Kinds};
+use crate::refusal::Refusal;
 use crate::schema::FieldValidation;
 use crate::store::{Draft, Key, Store, Stored};
 
@@ -162,6 +164,8 @@ pub struct WriteOptions {
     pub manager: String,
     /// What becomes of fields that the kind does not have.
     pub validation: FieldValidation,
+    /// The text that the object or patch was read from.
+    pub source: Source,
     /// What to tell the client besides.
     pub warnings: Warnings,
 }
@@ -207,6 +211,22 @@ impl Written {
             Self::Created(object) | Self::Updated(object) => object,
         }
     }
+}
+
+/// The longest object that is stored, the original's default.
+const LONGEST: usize = 3 << 19;
+
+/// An object as it is to be stored.
+fn draft(object: &Value) -> Result<Draft, Refusal> {
+    let draft = Draft::new(object);
+    if draft.len() > LONGEST {
+        let why = format!(
+            "the object has {} bytes, and {LONGEST} are stored at most",
+            draft.len()
+        );
+        return Err(Refusal::too_large(why));
+    }
+    Ok(draft)
 }
 
 /// An object that a dry run didn't store.

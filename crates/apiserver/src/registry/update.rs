@@ -11,7 +11,7 @@ use crate::definitions;
 use crate::patch::{self, ApplyError, ApplyOptions, PatchError, UpdateOptions};
 use crate::refusal::{FieldError, PreconditionMismatch, Refusal};
 use crate::schema;
-use crate::store::{Change, Draft, Expect, Stored, Write, WriteError};
+use crate::store::{Change, Expect, Stored, Write, WriteError};
 
 /// The formats of patches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +73,7 @@ impl Registry {
             };
             patched.map_err(|error| match error {
                 PatchError::Malformed(_) => Refusal::bad_request(error.to_string()),
+                PatchError::TooLarge(_) => Refusal::too_large(error),
                 PatchError::Unprocessable(_) => Refusal::unprocessable(error.to_string()),
             })
         })
@@ -157,7 +158,7 @@ impl Registry {
                 Edited::Changed(after) if options.dry_run => {
                     return Ok(Written::Updated(super::unstored(&after, stored.revision)));
                 }
-                Edited::Changed(after) => (Change::Put(Draft::new(&after)), None),
+                Edited::Changed(after) => (Change::Put(super::draft(&after)?), None),
                 Edited::Finished(after) => {
                     let last = super::unstored(&after, stored.revision);
                     if options.dry_run {
@@ -195,8 +196,12 @@ impl Registry {
         let mut after = edit(&served)?;
         identity::drop_nulls(&mut after);
         identity::settle_update(target, &mut after)?;
-        let warnings = schema::decode(target.kind, &mut after, options.validation)
-            .map_err(|error| Refusal::bad_request(error.to_string()))?;
+        let warnings = schema::decode(
+            target.kind,
+            &mut after,
+            (options.validation, &options.source),
+        )
+        .map_err(|error| Refusal::bad_request(error.to_string()))?;
         options.warnings.say(warnings);
         let mut after = convert::to_stored(target.kind, after);
         let wanted = text(&after, "/metadata/resourceVersion");

@@ -18,15 +18,6 @@ pub struct Problems {
     pub mistyped: Vec<String>,
 }
 
-impl Problems {
-    /// Upstream's text for each unknown field.
-    pub fn warnings(&self) -> impl Iterator<Item = String> {
-        self.unknown
-            .iter()
-            .map(|path| format!("unknown field \"{path}\""))
-    }
-}
-
 /// Compares an object with its kind's schema.
 pub fn check(kind: &KindInfo, object: &Value) -> Problems {
     let mut problems = Problems::default();

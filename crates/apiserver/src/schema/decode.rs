@@ -1,7 +1,8 @@
 //! From what a client sent to what is stored: fields the kind does not have
 //! and nulls are dropped, values of the wrong type are refused.
 
-use super::{Problems, Shape, check, schema};
+use super::{Shape, check, schema};
+use crate::document::Source;
 use crate::kinds::KindInfo;
 use serde_json::Value;
 
@@ -38,14 +39,15 @@ pub struct DecodeError {
     what: String,
 }
 
-/// Brings an object into its kind's form; returns warnings to hand on.
+/// Brings an object into its kind's form; returns warnings to hand on. The source is the text
+/// that it was read from.
 ///
 /// A status subresource's body and a patched object are whole objects, too, so
 /// this fits every write.
 pub fn decode(
     kind: &KindInfo,
     object: &mut Value,
-    validation: FieldValidation,
+    (validation, source): (FieldValidation, &Source),
 ) -> Result<Vec<String>, DecodeError> {
     let refused = |what| DecodeError {
         kind: kind.kind,
@@ -58,17 +60,13 @@ pub fn decode(
     if let Some(mistake) = problems.mistyped.iter().find(decides) {
         return Err(refused(mistake.clone()));
     }
-    let Problems { unknown, .. } = &problems;
     let warnings = match validation {
-        FieldValidation::Strict if !unknown.is_empty() => {
-            let all: Vec<String> = problems.warnings().collect();
-            return Err(refused(format!(
-                "strict decoding error: {}",
-                all.join(", ")
-            )));
-        }
-        FieldValidation::Strict | FieldValidation::Ignore => Vec::new(),
-        FieldValidation::Warn => problems.warnings().collect(),
+        FieldValidation::Ignore => Vec::new(),
+        FieldValidation::Warn => source.warnings(&problems.unknown),
+        FieldValidation::Strict => match source.error(&problems.unknown) {
+            none if none.is_empty() => Vec::new(),
+            all => return Err(refused(format!("strict decoding error: {all}"))),
+        },
     };
     prune(&schema().of(kind), object);
     Ok(warnings)

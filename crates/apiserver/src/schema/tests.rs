@@ -1,4 +1,5 @@
 use super::*;
+use crate::document::Source;
 use crate::kinds;
 use serde_json::json;
 
@@ -128,7 +129,12 @@ fn claim_with(extra: serde_json::Value) -> serde_json::Value {
 fn unknown_fields_and_nulls_are_dropped_with_a_warning() {
     let kind = kind("v1", "PersistentVolumeClaim");
     let mut claim = claim_with(json!({"x": 1}));
-    let warnings = decode(kind, &mut claim, FieldValidation::Warn).expect("readable");
+    let warnings = decode(
+        kind,
+        &mut claim,
+        (FieldValidation::Warn, &Source::default()),
+    )
+    .expect("readable");
     assert_eq!(warnings, ["unknown field \"spec.extra\""]);
     assert_eq!(
         claim,
@@ -137,7 +143,12 @@ fn unknown_fields_and_nulls_are_dropped_with_a_warning() {
             "spec": {"resources": {"requests": {"storage": "1Gi"}}},
         })
     );
-    let again = decode(kind, &mut claim, FieldValidation::Strict).expect("clean now");
+    let again = decode(
+        kind,
+        &mut claim,
+        (FieldValidation::Strict, &Source::default()),
+    )
+    .expect("clean now");
     assert!(again.is_empty());
 }
 
@@ -145,16 +156,25 @@ fn unknown_fields_and_nulls_are_dropped_with_a_warning() {
 fn strict_validation_refuses_unknown_fields_in_upstreams_words() {
     let kind = kind("v1", "PersistentVolumeClaim");
     let mut claim = claim_with(json!("x"));
-    let error = decode(kind, &mut claim, FieldValidation::Strict).expect_err("unknown field");
+    let error = decode(
+        kind,
+        &mut claim,
+        (FieldValidation::Strict, &Source::default()),
+    )
+    .expect_err("unknown field");
     assert_eq!(
         error.to_string(),
         "PersistentVolumeClaim in version \"v1\" cannot be handled as a PersistentVolumeClaim: \
          strict decoding error: unknown field \"spec.extra\""
     );
     assert!(
-        decode(kind, &mut claim, FieldValidation::Ignore)
-            .expect("dropped")
-            .is_empty()
+        decode(
+            kind,
+            &mut claim,
+            (FieldValidation::Ignore, &Source::default())
+        )
+        .expect("dropped")
+        .is_empty()
     );
 }
 
@@ -163,7 +183,14 @@ fn a_value_of_the_wrong_type_is_always_refused() {
     let mut claim = claim_with(json!(null));
     claim["spec"]["accessModes"] = json!("ReadWriteOnce");
     let kind = kind("v1", "PersistentVolumeClaim");
-    assert!(decode(kind, &mut claim, FieldValidation::Ignore).is_err());
+    assert!(
+        decode(
+            kind,
+            &mut claim,
+            (FieldValidation::Ignore, &Source::default())
+        )
+        .is_err()
+    );
 }
 
 #[test]

@@ -82,6 +82,11 @@ pub enum MalformedObject {
 }
 
 impl Draft {
+    /// How many bytes of text it has, its revision aside.
+    pub(crate) fn len(&self) -> usize {
+        self.json.len()
+    }
+
     /// Serializes an object. Its `metadata.resourceVersion`, if any, is left out.
     pub fn new(object: &Value) -> Self {
         let mut json = Vec::with_capacity(1024);

@@ -4,12 +4,14 @@
 
 mod access;
 mod admission;
+mod connections;
 mod definitions;
 mod deletion;
 mod durability;
 mod events;
 mod fixtures;
 mod histories;
+mod limits;
 mod reading;
 mod workloads;
 mod writes;
