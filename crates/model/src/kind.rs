@@ -176,6 +176,12 @@ mod tests {
         hollow::<ServiceAccount>();
         hollow::<StorageClass>();
         hollow::<Volume>();
+        hollow::<crate::ControllerRevision>();
+        hollow::<crate::DaemonSet>();
+        hollow::<crate::Deployment>();
+        hollow::<crate::Job>();
+        hollow::<crate::ReplicaSet>();
+        hollow::<crate::StatefulSet>();
         hollow::<VolumeAttachment>();
         hollow::<VolumeGroupSnapshot>();
         hollow::<VolumeGroupSnapshotClass>();

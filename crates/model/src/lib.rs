@@ -29,6 +29,7 @@ pub mod selector;
 pub mod snapshot;
 pub mod volume;
 pub mod well_known;
+pub mod workload;
 
 pub use access::{AccessMode, VolumeMode};
 pub use attachment::VolumeAttachment;
@@ -49,3 +50,4 @@ pub use pod::{Pod, PodPhase};
 pub use quantity::{Quantity, Resources};
 pub use snapshot::{VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent};
 pub use volume::{Volume, VolumePhase};
+pub use workload::{ControllerRevision, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet};

@@ -22,10 +22,17 @@ enum Role {
     Controller,
     Node,
     Scheduler,
+    Workloads,
 }
 
 impl Role {
-    const ALL: [Self; 4] = [Self::Control, Self::Controller, Self::Node, Self::Scheduler];
+    const ALL: [Self; 5] = [
+        Self::Control,
+        Self::Controller,
+        Self::Node,
+        Self::Scheduler,
+        Self::Workloads,
+    ];
 
     fn account(self) -> &'static str {
         match self {
@@ -33,6 +40,7 @@ impl Role {
             Self::Controller => "orlop-controller",
             Self::Node => "orlop-node",
             Self::Scheduler => "orlop-scheduler",
+            Self::Workloads => "orlop-workloads",
         }
     }
 
@@ -42,6 +50,7 @@ impl Role {
             Self::Controller => include_str!("../../../../deploy/rbac/controller.yaml"),
             Self::Node => include_str!("../../../../deploy/rbac/node.yaml"),
             Self::Scheduler => include_str!("../../../../deploy/rbac/scheduler.yaml"),
+            Self::Workloads => include_str!("../../../../deploy/rbac/workloads.yaml"),
         }
     }
 }
@@ -53,6 +62,7 @@ pub(crate) struct Roles {
     pub(crate) controller: Process,
     pub(crate) node: Process,
     pub(crate) scheduler: Process,
+    pub(crate) workloads: Process,
 }
 
 impl Roles {
@@ -67,6 +77,7 @@ impl Roles {
             controller: process(Role::Controller),
             node: process(Role::Node),
             scheduler: process(Role::Scheduler),
+            workloads: process(Role::Workloads),
         }
     }
 
@@ -77,8 +88,9 @@ impl Roles {
             controller,
             node,
             scheduler,
+            workloads,
         } = self;
-        for process in [control, controller, node, scheduler] {
+        for process in [control, controller, node, scheduler, workloads] {
             process.kill();
         }
     }
@@ -150,7 +162,12 @@ mod tests {
             cluster.delete::<Volume>(&key, &any).await
         };
         assert!(delete(cluster(&roles.controller)).await.is_ok());
-        for other in [&roles.control, &roles.node, &roles.scheduler] {
+        for other in [
+            &roles.control,
+            &roles.node,
+            &roles.scheduler,
+            &roles.workloads,
+        ] {
             let error = delete(cluster(other)).await.unwrap_err();
             assert!(format!("{error:?}").contains("403"), "{error:?}");
         }

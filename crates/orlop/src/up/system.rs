@@ -376,6 +376,7 @@ fn start_roles(roles: &Roles, driver: &Driver) {
     orlop_control::protection::start(&roles.control);
     orlop_control::ephemeral::start(&roles.control);
     orlop_scheduler::start(&roles.scheduler);
+    orlop_workloads::start(&roles.workloads);
     let beside = &roles.controller;
     orlop_sidecars::provisioner::start(beside, driver.clone(), Default::default());
     orlop_sidecars::attacher::start(beside, driver.clone(), Default::default());
