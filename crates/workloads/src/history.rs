@@ -65,11 +65,11 @@ pub(crate) fn plan(present: &Value, revisions: &[Arc<ControllerRevision>]) -> Pl
 
 /// The revisions that may be forgotten: the oldest of those that nobody needs, beyond the
 /// limit.
-pub(crate) fn surplus<'r>(
-    revisions: &'r [Arc<ControllerRevision>],
+pub(crate) fn surplus(
+    revisions: &[Arc<ControllerRevision>],
     limit: Option<i32>,
     needed: impl Fn(&ControllerRevision) -> bool,
-) -> Vec<&'r Arc<ControllerRevision>> {
+) -> Vec<&Arc<ControllerRevision>> {
     let mut spare: Vec<_> = revisions
         .iter()
         .filter(|revision| !needed(revision))

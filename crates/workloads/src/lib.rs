@@ -7,7 +7,7 @@
 //!
 //! Nothing is made twice, whatever is lost or repeated: a StatefulSet's pods and claims are
 //! named by their number, a deployment's ReplicaSets by their template, and a ReplicaSet's
-//! pods by a number of its own choice (see [`names`]). A request that is sent again meets
+//! pods by a number of its own choice (see `names`). A request that is sent again meets
 //! what the first one made.
 //!
 //! Must never: delete a pod other than the very one that was looked at; touch what another

@@ -124,7 +124,7 @@ pub(super) fn rescaled(
         let born = set
             .metadata
             .creation_timestamp
-            .map_or(0, |at| at.as_nanosecond());
+            .map_or(0, jiff::Timestamp::as_nanosecond);
         (Reverse(size(set)), if to_add > 0 { -born } else { born })
     });
     let mut added = 0;

@@ -76,7 +76,7 @@ fn a_new_template_gets_a_set_of_its_own_with_a_name_that_follows_from_it() {
     assert_eq!(steps(&one, &[]), ["new 1=3"]);
     let first = set(&one, 1, (3, 3));
     let two = deployment(3, "two");
-    assert_eq!(steps(&two, &[first.clone()]), ["new 2=1"]);
+    assert_eq!(steps(&two, std::slice::from_ref(&first)), ["new 2=1"]);
     assert_eq!(set(&one, 1, (0, 0)).metadata.name, first.metadata.name);
     assert_ne!(set(&two, 1, (0, 0)).metadata.name, first.metadata.name);
     let selected = &first.spec.selector.match_labels;
