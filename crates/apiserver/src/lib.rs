@@ -53,7 +53,7 @@ use access::Caller;
 pub use limits::Limits;
 pub use pki::{Pki, PkiError, Tls};
 use registry::Registry;
-pub use registry::{Clock, Entropy};
+pub use registry::{Clock, Entropy, Policy};
 pub use store::Storage;
 use store::{OpenError, Store};
 
@@ -71,6 +71,8 @@ pub struct Config {
     pub signer: Option<Signer>,
     /// What clients get at most.
     pub limits: Limits,
+    /// What happens to objects besides what must.
+    pub policy: Policy,
 }
 
 impl Config {
@@ -83,6 +85,7 @@ impl Config {
             entropy: Entropy::default(),
             signer: None,
             limits: Limits::default(),
+            policy: Policy::default(),
         }
     }
 }
@@ -120,6 +123,7 @@ impl ApiServer {
             entropy,
             signer,
             limits,
+            policy,
         } = config;
         let store = match &storage {
             // No thread may be involved: the simulation runs on one.
@@ -134,6 +138,7 @@ impl ApiServer {
             clock,
             entropy,
             catalog: Arc::default(),
+            policy: Arc::new(policy),
         };
         bootstrap::write(&registry)
             .await

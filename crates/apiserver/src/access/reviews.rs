@@ -204,6 +204,7 @@ impl Gate<'_> {
         request["metadata"] = json!({
             "name": account.name,
             "namespace": account.namespace,
+            "uid": self.registry.entropy.uid(),
             "creationTimestamp": stamp(issued),
         });
         if !request["spec"].is_object() {
@@ -233,10 +234,9 @@ impl Gate<'_> {
             ("v1", "Secret") => ("secrets", account.namespace.as_str()),
             ("v1", "Node") => ("nodes", ""),
             (version, kind) => {
+                let (group, version) = version.split_once('/').unwrap_or(("", version));
                 return Err(Refusal::bad_request(format!(
-                    "cannot bind token for serviceaccount {:?} to object of kind {version}, Kind={kind}: \
-                     use a Pod, a Secret or a Node of version v1",
-                    account.name
+                    "cannot bind token to object of type {group}/{version}, Kind={kind}"
                 )));
             }
         };

@@ -91,8 +91,6 @@ fn secret(object: &mut Value) {
 fn pod(spec: &mut Fields) {
     pod_spec(spec);
     set(spec, "enableServiceLinks", true);
-    set(spec, "preemptionPolicy", "PreemptLowerPriority");
-    set(spec, "priority", 0);
     for list in ["initContainers", "containers"] {
         let containers = spec.get_mut(list).and_then(Value::as_array_mut);
         for container in containers
@@ -112,6 +110,16 @@ pub(super) fn pod_spec(spec: &mut Fields) {
     set(spec, "dnsPolicy", "ClusterFirst");
     set(spec, "schedulerName", "default-scheduler");
     set(spec, "securityContext", json!({}));
+    // Two names of one field; the newer one counts.
+    for field in ["serviceAccountName", "serviceAccount"] {
+        let name = spec.get(field).and_then(Value::as_str).unwrap_or("");
+        if !name.is_empty() {
+            let name = Value::from(name);
+            spec.insert("serviceAccountName".to_owned(), name.clone());
+            spec.insert("serviceAccount".to_owned(), name);
+            break;
+        }
+    }
     for list in ["initContainers", "containers"] {
         let containers = spec.get_mut(list).and_then(Value::as_array_mut);
         for container in containers

@@ -3,6 +3,7 @@
 //! Everything here is a function of the object and of a look at the store. It must never
 //! write, and never read the time.
 
+mod accounts;
 mod claims;
 mod classes;
 mod defaults;
@@ -23,6 +24,7 @@ use crate::refusal::{FieldError, Refusal};
 use crate::registry::{Part, Target};
 use crate::store::{Key, State};
 
+pub(crate) use accounts::{TOKEN_VOLUME, admit as admit_account};
 pub(crate) use defaults::defaults;
 pub(crate) use namespaces::{admit_delete, refusal as namespace_refusal};
 pub(crate) use pods::qos_class;
@@ -55,7 +57,7 @@ pub(crate) fn admit_create(
             storage::protect(object, "kubernetes.io/vac-protection");
         }
         ("", "Pod") => {
-            pods::set_service_account(object);
+            pods::set_priority(object);
             pods::tolerate_absence(object);
         }
         _ => {}

@@ -8,20 +8,12 @@ use serde_json::{Value, json};
 use crate::refusal::{Fault, FieldError};
 use crate::registry::{DNS_LABEL, section, text};
 
-/// ServiceAccount: every pod runs as one.
-pub(super) fn set_service_account(pod: &mut Value) {
+/// Priority: without classes, all pods are equal.
+pub(super) fn set_priority(pod: &mut Value) {
     let spec = section(pod, "spec");
-    let name = spec
-        .get("serviceAccountName")
-        .and_then(Value::as_str)
-        .unwrap_or("");
-    let name = if name.is_empty() {
-        "default".to_owned()
-    } else {
-        name.to_owned()
-    };
-    spec.insert("serviceAccountName".to_owned(), name.as_str().into());
-    spec.insert("serviceAccount".to_owned(), name.into());
+    spec.entry("preemptionPolicy")
+        .or_insert_with(|| "PreemptLowerPriority".into());
+    spec.entry("priority").or_insert_with(|| 0.into());
 }
 
 /// How long a pod stays on a node that has gone.

@@ -1,7 +1,8 @@
 //! The collector: deletes what nothing holds any more.
 //!
-//! It owns four chores of the cluster: objects whose owners are gone, the contents of
-//! namespaces and the objects of defined kinds that are being deleted, and old events. It follows the store's own
+//! It owns five chores of the cluster: objects whose owners are gone, the contents of
+//! namespaces and the objects of defined kinds that are being deleted, what every namespace
+//! has, and old events. It follows the store's own
 //! events and starts from all objects, so a crash at any point is made up for at the next
 //! start. It must never delete what still has an owner that is present.
 
@@ -9,6 +10,7 @@ mod definitions;
 mod events;
 mod namespaces;
 mod owners;
+mod residents;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -108,6 +110,14 @@ fn tasks_of_object(key: &Key, object: &Stored) -> Vec<Task> {
 }
 
 fn tasks_of_event(kinds: &Kinds, state: &State, event: &Event) -> Vec<Task> {
+    let mut tasks = ownership_tasks(kinds, state, event);
+    if residents::are_touched_by(event) {
+        tasks.push(Task::Namespace(Arc::clone(&event.key.namespace)));
+    }
+    tasks
+}
+
+fn ownership_tasks(kinds: &Kinds, state: &State, event: &Event) -> Vec<Task> {
     if !event.deleted {
         let same = |before: &Arc<Stored>| {
             before.meta.owners == event.object.meta.owners

@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{exactly, options};
+use super::{exactly, options, residents};
 use crate::kinds::{self, KindInfo};
 use crate::refusal::Refusal;
 use crate::registry::{Part, Registry, Target, resource_of};
 use crate::store::{Key, Stored};
 
-/// Gives a new namespace its service account; empties one that is being deleted, pods
+/// Gives a namespace what each has; empties one that is being deleted, pods
 /// first, and lets it go once it is empty.
 pub(super) async fn tend(registry: &Registry, name: &str) -> Result<(), Refusal> {
     let Some(namespace) = registry.store.get(&Key::new("namespaces", "", name)) else {
         return Ok(());
     };
     if !namespace.meta.deleting {
-        return ensure_service_account(registry, name).await;
+        return residents::settle(registry, name).await;
     }
     let contents: Vec<(Target, Arc<Stored>)> = {
         let kinds = registry.kinds();
@@ -77,20 +77,4 @@ pub(super) async fn tend(registry: &Registry, name: &str) -> Result<(), Refusal>
         .change(&target, Part::Finalize, &options(), edit)
         .await
         .map(|_| ())
-}
-
-async fn ensure_service_account(registry: &Registry, namespace: &str) -> Result<(), Refusal> {
-    if registry
-        .store
-        .get(&Key::new("serviceaccounts", namespace, "default"))
-        .is_some()
-    {
-        return Ok(());
-    }
-    let kind = kinds::find("", "v1", "serviceaccounts").ok_or_else(Refusal::no_such_path)?;
-    let account = json!({ "metadata": { "name": "default" } });
-    match registry.create(kind, namespace, account, &options()).await {
-        Err(refusal) if !matches!(refusal.reason, "AlreadyExists" | "Forbidden") => Err(refusal),
-        _ => Ok(()),
-    }
 }

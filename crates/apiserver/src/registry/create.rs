@@ -1,5 +1,7 @@
 //! How an object comes to be.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::names::{self, NameFormat};
@@ -14,6 +16,11 @@ use crate::store::{Change, Expect, Key, Write, WriteError};
 
 /// How often a generated name may turn out to be taken.
 const NAME_TRIES: usize = 8;
+
+/// The account that every namespace has.
+const DEFAULT_ACCOUNT: &str = "default";
+/// How long a pod may wait for it; about as long as the original's tries take.
+const ACCOUNT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Who keeps `metadata.managedFields` of the object that is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +88,9 @@ impl Registry {
             namespace: text(&object, "/metadata/namespace").to_owned(),
             name: text(&object, "/metadata/name").to_owned(),
         };
+        if self.gives_account(kind) {
+            self.await_default_account(&object).await;
+        }
         let object = self.prepare_create(&target, object, options, fields)?;
         let key = target.key();
         if options.dry_run {
@@ -110,6 +120,34 @@ impl Registry {
             }
             Err(error) => Err(Refusal::store(&error)),
         }
+    }
+
+    /// Whether objects of a kind run as an account.
+    fn gives_account(&self, kind: &KindInfo) -> bool {
+        self.policy.service_accounts && kind.group.is_empty() && kind.kind == "Pod"
+    }
+
+    /// A namespace that was just made has its account in a moment; who can't wait that long
+    /// should not have to try again.
+    async fn await_default_account(&self, pod: &Value) {
+        let name = text(pod, "/spec/serviceAccountName");
+        if !matches!(name, "" | DEFAULT_ACCOUNT) {
+            return;
+        }
+        let namespace = text(pod, "/metadata/namespace");
+        let account = Key::new("serviceaccounts", namespace, DEFAULT_ACCOUNT);
+        let mut revisions = self.store.revisions();
+        let there = async {
+            while self.store.get(&account).is_none()
+                && self
+                    .store
+                    .get(&Key::new("namespaces", "", namespace))
+                    .is_some()
+                && revisions.changed().await.is_ok()
+            {}
+        };
+        // Admission tells what is missing after this.
+        let _ = tokio::time::timeout(ACCOUNT_PATIENCE, there).await;
     }
 
     /// Everything between the body and the store: defaults, admission, identity, validation.
@@ -142,6 +180,10 @@ impl Registry {
             patch::track_update(kind, None, &mut object, update);
         }
         admission::admit_create(&self.store.read(), target, &mut object)?;
+        if self.gives_account(kind) {
+            let volume = || names::generate(admission::TOKEN_VOLUME, self.entropy.draw());
+            admission::admit_account(&self.store.read(), target, &mut object, volume)?;
+        }
         let fresh = metadata(&mut object);
         for theirs in [
             "deletionTimestamp",

@@ -104,6 +104,17 @@ pub fn stamp(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
+/// What a cluster does to objects if its administrator wants it.
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    /// The ServiceAccount admission: a pod runs as an account that exists, and its containers
+    /// find a token of it.
+    pub service_accounts: bool,
+    /// The certificate that clients know the server by, for `kube-root-ca.crt` in every
+    /// namespace; none leaves namespaces without it.
+    pub root_certificate: Option<String>,
+}
+
 /// The rules over a store.
 #[derive(Debug, Clone)]
 pub struct Registry {
@@ -115,6 +126,8 @@ pub struct Registry {
     pub entropy: Entropy,
     /// The kinds that users defined.
     pub catalog: Arc<Catalog>,
+    /// What is done to objects besides.
+    pub policy: Arc<Policy>,
 }
 
 impl Registry {

@@ -231,6 +231,16 @@ impl Shape {
         }
     }
 
+    /// Whether the field `name` is a list of elements with owners of their own that every
+    /// object has, if empty, so that nobody sets the list as such.
+    pub fn has_list(&self, name: &str) -> bool {
+        let Self::Struct { of, .. } = self else {
+            return false;
+        };
+        let field = schema().get(*of).fields.get(name);
+        field.is_some_and(|field| field.required && *field.shape.list_type() != ListType::Atomic)
+    }
+
     /// The shape of a list's elements.
     pub fn element(&self) -> &Shape {
         match self {

@@ -65,7 +65,9 @@ async fn every_answer_is_the_originals_or_the_difference_is_explained() {
     let mut unexpected = String::new();
     let (mut asked, mut titles) = (0, BTreeSet::new());
     for (name, requests) in conversations() {
-        let server = ApiServer::open(Config::new(Storage::Memory)).await.unwrap();
+        let mut config = Config::new(Storage::Memory);
+        config.policy.service_accounts = true;
+        let server = ApiServer::open(config).await.unwrap();
         let client = Client::new(server.service(), "default");
         let ours = converse(&client, &name, &requests).await;
         let recorded = folder().join("answers").join(format!("{name}.txt"));

@@ -38,11 +38,19 @@ fn scalar(field: &str, text: &str) -> Option<&'static str> {
     match field {
         "resourceVersion" if !text.is_empty() => Some("VERSION"),
         "continue" => Some("TOKEN"),
+        "token" if text.len() > 100 => Some("TOKEN"),
+        "name" if is_generated(text) => Some("kube-api-access-RANDOM"),
         "cells" if is_age(text) => Some("AGE"),
         _ if is_time(text) => Some("TIME"),
         _ if is_uid(text) => Some("UID"),
         _ => None,
     }
+}
+
+/// The name of a volume that the server gave a pod.
+fn is_generated(text: &str) -> bool {
+    let suffix = text.strip_prefix("kube-api-access-");
+    suffix.is_some_and(|suffix| suffix.len() == 5)
 }
 
 /// `5s`, as tables show how old something is.

@@ -7,17 +7,35 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Api, PostParams, WatchEvent};
 use kube::{Client, Resource};
-use orlop_apiserver::{ApiServer, Config, Storage};
+use orlop_apiserver::{ApiServer, Config, Policy, Storage};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+/// Stands for the certificate that clients know the server by.
+pub(crate) const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
 
 pub(crate) struct Cluster {
     _server: ApiServer,
     pub(crate) client: Client,
 }
 
+/// A cluster whose pods run as accounts.
 pub(crate) async fn cluster() -> Cluster {
-    let server = ApiServer::open(Config::new(Storage::Memory)).await.unwrap();
+    open(None).await
+}
+
+/// One whose namespaces also have the certificate.
+pub(crate) async fn certified_cluster() -> Cluster {
+    open(Some(CERTIFICATE.to_owned())).await
+}
+
+async fn open(root_certificate: Option<String>) -> Cluster {
+    let mut config = Config::new(Storage::Memory);
+    config.policy = Policy {
+        service_accounts: true,
+        root_certificate,
+    };
+    let server = ApiServer::open(config).await.unwrap();
     let client = Client::new(server.service(), "default");
     Cluster {
         _server: server,

@@ -6,6 +6,9 @@ use crate::schema::Shape;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A list that is there without anybody having set it.
+static EMPTY: Value = Value::Array(Vec::new());
+
 /// The difference between two objects.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
@@ -64,9 +67,10 @@ fn compare(
             };
             let names: BTreeSet<String> = keys(left).into_iter().chain(keys(right)).collect();
             for name in names {
+                let present = || shape.has_list(&name).then_some(&EMPTY);
                 let pair = (
-                    left.and_then(|map| map.get(&name)),
-                    right.and_then(|map| map.get(&name)),
+                    left.and_then(|map| map.get(&name)).or_else(present),
+                    right.and_then(|map| map.get(&name)).or_else(present),
                 );
                 path.push(Step::field(&name));
                 compare(shape.entry(&name).0, pair, path, found);
