@@ -62,6 +62,8 @@ pub struct NodeConfig {
     pub max_pods: u32,
     /// Folders of the host that containers must find empty.
     pub hidden: Vec<PathBuf>,
+    /// Where containers find the API server, as host and port; none tells them nothing.
+    pub api_server: Option<(String, u16)>,
 }
 
 impl NodeConfig {
@@ -75,6 +77,7 @@ impl NodeConfig {
             address: "127.0.0.1".to_owned(),
             labels: BTreeMap::new(),
             max_pods: 110,
+            api_server: None,
         }
     }
 }
@@ -113,6 +116,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
         labels,
         max_pods,
         hidden,
+        api_server,
     } = config;
     let Seams {
         runner,
@@ -154,6 +158,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
         pods::Parts {
             address: address.clone(),
             hidden,
+            api_server,
             layout,
             cluster: process.cluster.clone(),
             clock: process.clock,

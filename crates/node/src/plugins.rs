@@ -6,6 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use orlop_host::mount::{FsOption, MountError, NewMount};
 use orlop_host::place::{Occupant, Place};
 use orlop_host::tree::RemoveTreeError;
@@ -19,6 +20,7 @@ use crate::layout::{Layout, PodUid};
 
 mod atomic_files;
 mod payload;
+mod tokens;
 
 pub(crate) use payload::field;
 
@@ -141,8 +143,14 @@ pub(crate) struct Local<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) pod: &'a Pod,
     pub(crate) uid: &'a PodUid,
-    /// Names the generation of files; a time.
-    pub(crate) stamp: String,
+    pub(crate) now: Timestamp,
+}
+
+/// A volume of files that was written.
+pub(crate) struct Written {
+    pub(crate) path: PathBuf,
+    /// When it must be written again, since a token in it ends.
+    pub(crate) renew_at: Option<Timestamp>,
 }
 
 impl Local<'_> {
@@ -168,8 +176,9 @@ impl Local<'_> {
         &self,
         volume: &PodVolume,
         files: Files,
-    ) -> Result<PathBuf, VolumeError> {
-        let payload = payload::gather(self.cluster, self.pod, volume).await?;
+    ) -> Result<Written, VolumeError> {
+        let gathered = payload::gather(self.cluster, self.pod, volume, self.now).await?;
+        let payload::Gathered { payload, renew_at } = gathered;
         let path = self.layout.volume(self.uid, files.plugin(), &volume.name);
         match files {
             // Never on a disk.
@@ -179,8 +188,10 @@ impl Local<'_> {
             }
         }
         open_to_all(&path)?;
-        atomic_files::write(&path, &payload, &self.stamp).map_err(at("write files in", &path))?;
-        Ok(path)
+        // Names the generation of files.
+        let stamp = self.now.strftime("%Y_%m_%d_%H_%M_%S").to_string();
+        atomic_files::write(&path, &payload, &stamp).map_err(at("write files in", &path))?;
+        Ok(Written { path, renew_at })
     }
 }
 

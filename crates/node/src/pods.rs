@@ -41,6 +41,7 @@ const VANISHED: SignedDuration = SignedDuration::from_secs(2);
 pub(crate) struct Parts {
     pub(crate) address: String,
     pub(crate) hidden: Vec<PathBuf>,
+    pub(crate) api_server: Option<(String, u16)>,
     pub(crate) layout: Layout,
     pub(crate) cluster: Cluster,
     pub(crate) clock: Clock,
@@ -179,6 +180,13 @@ impl Pods {
                     Some(pod) => self.set_up(uid, pod).await,
                     None => Some(Outcome::Done),
                 },
+                Step::RenewTokens => {
+                    match &pod {
+                        Some(pod) => self.renew(uid, pod).await,
+                        None => return Outcome::Done,
+                    }
+                    None
+                }
                 Step::Start(name) => match &pod {
                     Some(pod) => self.start(uid, pod, &name).await,
                     None => Some(Outcome::Done),
@@ -251,6 +259,7 @@ impl Pods {
             init,
             main,
             volumes,
+            renew_at: record.renew.values().min().copied(),
             now,
         })
     }

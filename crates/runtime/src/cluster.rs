@@ -14,6 +14,7 @@ use serde_json::{Value, json, value::RawValue};
 use crate::{
     error::{ApiError, Refusal, found},
     patch::Patch,
+    token::{self, Token, TokenRequest},
 };
 
 /// The API server.
@@ -208,6 +209,35 @@ impl Cluster {
         self.send(&call, Method::POST, body.to_string().into_bytes())
             .await
             .map(|_| ())
+    }
+
+    /// Asks for a token of a service account.
+    ///
+    /// # Errors
+    /// `NotFound` if the account or the pod isn't there.
+    pub async fn request_token(
+        &self,
+        account: &Key,
+        wanted: &TokenRequest,
+    ) -> Result<Token, ApiError> {
+        let call = Call {
+            verb: "request a token of",
+            what: format!("ServiceAccount {account}"),
+            path: format!(
+                "/api/v1/namespaces/{}/serviceaccounts/{}/token",
+                account.namespace, account.name
+            ),
+            content_type: "application/json",
+        };
+        let body = wanted.body().to_string().into_bytes();
+        let bytes = self.send(&call, Method::POST, body).await?;
+        serde_json::from_slice::<token::Answer>(&bytes)
+            .map(|answer| answer.status)
+            // What could not be read holds a token: it is not told.
+            .map_err(|_| {
+                let why = <serde_json::Error as serde::de::Error>::custom("no token in the answer");
+                call.error(Refusal::Unreadable(why))
+            })
     }
 
     /// One page of a list of what stands at a path.

@@ -22,6 +22,7 @@ mod patch;
 mod process;
 mod queue;
 mod recorder;
+mod token;
 mod watch;
 
 pub use backoff::Backoff;
@@ -36,3 +37,4 @@ pub use patch::{Patch, with_finalizer, without_finalizer};
 pub use process::Process;
 pub use queue::{Outcome, Queue, work};
 pub use recorder::{EventType, Recorder};
+pub use token::{Token, TokenRequest};

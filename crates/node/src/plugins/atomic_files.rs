@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::Path;
 
 use crate::checkpoint::gone;
@@ -19,6 +19,21 @@ use crate::checkpoint::gone;
 pub(super) struct File {
     pub(super) content: Vec<u8>,
     pub(super) mode: u32,
+    /// Whose it is, where it isn't the node's.
+    pub(super) user: Option<u32>,
+    pub(super) group: Option<u32>,
+}
+
+impl File {
+    /// A file of the node's own.
+    pub(super) fn new(content: Vec<u8>, mode: u32) -> Self {
+        Self {
+            content,
+            mode,
+            user: None,
+            group: None,
+        }
+    }
 }
 
 /// Files by relative path, which the caller has checked.
@@ -43,6 +58,7 @@ pub(super) fn write(folder: &Path, payload: &Payload, stamp: &str) -> io::Result
                 fs::create_dir_all(parent)?;
             }
             fs::write(&path, &file.content)?;
+            chown(&path, file.user, file.group)?;
             fs::set_permissions(&path, fs::Permissions::from_mode(file.mode))?;
         }
         let exchange = folder.join("..data_tmp");
@@ -69,8 +85,12 @@ fn fresh(folder: &Path, stamp: &str) -> String {
 fn shows(generation: &Path, payload: &Payload) -> bool {
     let same = payload.iter().all(|(path, file)| {
         let path = generation.join(path);
-        let mode = fs::metadata(&path).map(|found| found.permissions().mode() & 0o7777);
-        mode.is_ok_and(|mode| mode == file.mode)
+        let traits = |found: fs::Metadata| {
+            found.permissions().mode() & 0o7777 == file.mode
+                && file.user.is_none_or(|user| user == found.uid())
+                && file.group.is_none_or(|group| group == found.gid())
+        };
+        fs::metadata(&path).is_ok_and(traits)
             && fs::read(&path).is_ok_and(|content| content == file.content)
     });
     same && count(generation).is_ok_and(|count| count == payload.len())
@@ -130,10 +150,7 @@ mod tests {
     use super::*;
 
     fn payload(files: &[(&str, &str)]) -> Payload {
-        let file = |text: &str| File {
-            content: text.into(),
-            mode: 0o644,
-        };
+        let file = |text: &str| File::new(text.into(), 0o644);
         files
             .iter()
             .map(|(path, text)| ((*path).to_owned(), file(text)))

@@ -3,25 +3,38 @@
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
+use jiff::Timestamp;
 use orlop_model::pod::{
     ConfigMapSource, DownwardSource, KeyToPath, PodVolume, Projection, SecretSource,
 };
 use orlop_model::{ConfigMap, Key, Pod, Secret};
 use orlop_runtime::Cluster;
-use tracing::debug;
 
-use super::VolumeError;
 use super::atomic_files::{File, Payload};
+use super::{VolumeError, tokens};
 
 const USUAL_MODE: u32 = 0o644;
+
+/// A volume's files, and until when they are good.
+pub(super) struct Gathered {
+    pub(super) payload: Payload,
+    /// When a token among them must be replaced by a new one.
+    pub(super) renew_at: Option<Timestamp>,
+}
 
 /// Reads everything that a volume's files come from.
 pub(super) async fn gather(
     cluster: &Cluster,
     pod: &Pod,
     volume: &PodVolume,
-) -> Result<Payload, VolumeError> {
-    let gather = Gather { cluster, pod };
+    now: Timestamp,
+) -> Result<Gathered, VolumeError> {
+    let mut gather = Gather {
+        cluster,
+        pod,
+        now,
+        renew_at: None,
+    };
     let mut payload = Payload::new();
     if let Some(source) = &volume.config_map {
         gather.config_map(source, None, &mut payload).await?;
@@ -39,9 +52,24 @@ pub(super) async fn gather(
                 .await?;
         }
     }
-    match payload.keys().find(|path| !is_within(path)) {
-        Some(path) => Err(VolumeError::BadPath(path.clone())),
-        None => Ok(payload),
+    if let Some(path) = payload.keys().find(|path| !is_within(path)) {
+        return Err(VolumeError::BadPath(path.clone()));
+    }
+    give_to_group(pod, &mut payload);
+    Ok(Gathered {
+        payload,
+        renew_at: gather.renew_at,
+    })
+}
+
+/// The pod's group reads what the node wrote for the pod.
+fn give_to_group(pod: &Pod, payload: &mut Payload) {
+    let context = pod.spec.security_context.as_ref();
+    let group = context.and_then(|context| u32::try_from(context.fs_group?).ok());
+    let Some(group) = group else { return };
+    for file in payload.values_mut() {
+        file.group = Some(group);
+        file.mode |= 0o440;
     }
 }
 
@@ -57,6 +85,8 @@ fn is_within(path: &str) -> bool {
 struct Gather<'a> {
     cluster: &'a Cluster,
     pod: &'a Pod,
+    now: Timestamp,
+    renew_at: Option<Timestamp>,
 }
 
 impl Gather<'_> {
@@ -65,7 +95,7 @@ impl Gather<'_> {
     }
 
     async fn projection(
-        &self,
+        &mut self,
         projection: &Projection,
         mode: Option<u32>,
         payload: &mut Payload,
@@ -79,9 +109,12 @@ impl Gather<'_> {
         if let Some(source) = &projection.downward_api {
             self.downward(source, mode, payload)?;
         }
-        if projection.service_account_token.is_some() {
-            // Nobody here gives out tokens; a pod that needs one finds no file.
-            debug!(pod = %self.pod.metadata.key(), "a service account token was left out");
+        if let Some(source) = &projection.service_account_token {
+            let given = tokens::request(self.cluster, self.pod, source, self.now).await?;
+            let sooner = |at: Timestamp| at.min(given.renew_at);
+            self.renew_at = Some(self.renew_at.map_or(given.renew_at, sooner));
+            let file = tokens::file(self.pod, given.secret, mode.unwrap_or(USUAL_MODE));
+            payload.insert(source.path.clone(), file);
         }
         Ok(())
     }
@@ -161,13 +194,7 @@ impl Gather<'_> {
                 .or(source.default_mode)
                 .or(mode)
                 .unwrap_or(USUAL_MODE);
-            payload.insert(
-                item.path.clone(),
-                File {
-                    content: value.into_bytes(),
-                    mode,
-                },
-            );
+            payload.insert(item.path.clone(), File::new(value.into_bytes(), mode));
         }
         Ok(())
     }
@@ -222,22 +249,15 @@ impl Pick<'_> {
     ) -> Result<(), VolumeError> {
         let usual = self.mode.unwrap_or(USUAL_MODE);
         if self.items.is_empty() {
-            payload.extend(values.into_iter().map(|(name, content)| {
-                (
-                    name,
-                    File {
-                        content,
-                        mode: usual,
-                    },
-                )
-            }));
+            let files = values.into_iter();
+            payload.extend(files.map(|(name, content)| (name, File::new(content, usual))));
             return Ok(());
         }
         for item in self.items {
             match values.remove(&item.key) {
                 Some(content) => {
                     let mode = item.mode.unwrap_or(usual);
-                    payload.insert(item.path.clone(), File { content, mode });
+                    payload.insert(item.path.clone(), File::new(content, mode));
                 }
                 None if self.optional => {}
                 None => {

@@ -40,6 +40,18 @@ pub(super) enum DescribeError {
     NoCommand,
 }
 
+/// How a container finds the API server: the variables of the `kubernetes` service, of which
+/// clients read the host and the port.
+fn service_variables((host, port): &(String, u16)) -> Vec<(String, String)> {
+    let port = port.to_string();
+    let name = |suffix: &str, value: &str| (format!("KUBERNETES_{suffix}"), value.to_owned());
+    vec![
+        name("SERVICE_HOST", host),
+        name("SERVICE_PORT", &port),
+        name("SERVICE_PORT_HTTPS", &port),
+    ]
+}
+
 /// What a description is made from.
 pub(super) struct Describe<'a> {
     pub(super) cluster: &'a Cluster,
@@ -48,6 +60,8 @@ pub(super) struct Describe<'a> {
     /// The volumes on the host, by their name in the pod.
     pub(super) volumes: &'a BTreeMap<String, PathBuf>,
     pub(super) hidden: &'a [PathBuf],
+    /// Where the API server is, as host and port.
+    pub(super) api_server: Option<&'a (String, u16)>,
 }
 
 impl Describe<'_> {
@@ -143,7 +157,7 @@ impl Describe<'_> {
 
     /// In order, later ones over earlier ones; a variable may use those before it.
     async fn environment(&self) -> Result<Vec<(String, String)>, DescribeError> {
-        let mut env: Vec<(String, String)> = Vec::new();
+        let mut env = self.api_server.map(service_variables).unwrap_or_default();
         for source in &self.container.env_from {
             let source = EnvFrom::deserialize(source).unwrap_or_default();
             for (name, value) in self.all_of(&source).await? {

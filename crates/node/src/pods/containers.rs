@@ -141,6 +141,7 @@ impl Pods {
             container,
             volumes: &volumes,
             hidden: &self.parts.hidden,
+            api_server: self.parts.api_server.as_ref(),
         };
         let spec = match describe.spec().await {
             Ok(spec) => spec,

@@ -19,6 +19,8 @@ pub(super) struct View {
     pub(super) init: Vec<(String, Now)>,
     pub(super) main: Vec<(String, Now)>,
     pub(super) volumes: VolumesNow,
+    /// When the first of the pod's tokens must be replaced.
+    pub(super) renew_at: Option<Timestamp>,
     pub(super) now: Timestamp,
 }
 
@@ -84,6 +86,7 @@ pub(super) enum Step {
     /// Nothing before this moment, unless something happens.
     Until(Timestamp),
     SetUpVolumes,
+    RenewTokens,
     Start(String),
     Terminate(Vec<String>),
     Kill(Vec<String>),
@@ -96,7 +99,13 @@ pub(super) fn decide(view: &View) -> Step {
     match view.life {
         Life::Ending { deadline, then } => end(view, deadline, then),
         Life::Wanted if verdict(view).is_some() => end(view, view.now, Then::Keep),
-        Life::Wanted => bring(view),
+        Life::Wanted => match (bring(view), view.renew_at) {
+            (Step::SetUpVolumes, _) => Step::SetUpVolumes,
+            (_, Some(at)) if at <= view.now => Step::RenewTokens,
+            (Step::Rest, Some(at)) => Step::Until(at),
+            (Step::Until(other), Some(at)) => Step::Until(at.min(other)),
+            (step, _) => step,
+        },
     }
 }
 
@@ -232,6 +241,7 @@ mod tests {
             init: named("i", init),
             main: named("m", main),
             volumes: VolumesNow::Ready,
+            renew_at: None,
             now: T(100),
         }
     }
@@ -254,6 +264,24 @@ mod tests {
         assert_eq!(decide(&view), Step::SetUpVolumes);
         view.volumes = VolumesNow::Ready;
         assert_eq!(decide(&view), start("m0"));
+    }
+
+    #[test]
+    fn tokens_are_renewed_in_time_as_long_as_the_pod_is_wanted() {
+        let mut view = view(Always, &[], &[Now::Running(Nothing)]);
+        for (renew_at, step) in [
+            (None, Step::Rest),
+            (Some(T(160)), Step::Until(T(160))),
+            (Some(T(100)), Step::RenewTokens),
+            (Some(T(50)), Step::RenewTokens),
+        ] {
+            view.renew_at = renew_at;
+            assert_eq!(decide(&view), step, "{renew_at:?}");
+        }
+        view.volumes = VolumesNow::NotReady;
+        assert_eq!(decide(&view), Step::SetUpVolumes);
+        view.life = ending(Then::Remove, 50);
+        assert_eq!(decide(&view), Step::Kill(vec!["m0".into()]));
     }
 
     #[test]

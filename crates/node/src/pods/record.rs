@@ -25,6 +25,8 @@ pub(super) struct Record {
     pub(super) containers: BTreeMap<String, ContainerRecord>,
     /// Where the pod's volumes are, by their name in the pod.
     pub(super) places: BTreeMap<String, Place>,
+    /// When the files of a volume must be written again, by its name in the pod.
+    pub(super) renew: BTreeMap<String, Timestamp>,
     pub(super) volumes_ready: bool,
     pub(super) released: bool,
     /// When the pod was first seen to be gone from the API server.

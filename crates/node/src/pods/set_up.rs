@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use orlop_model::pod::PodVolume;
 use orlop_model::well_known::PVC_PROTECTION;
 use orlop_model::{Claim, ClaimPhase, Key, Pod, Volume, VolumeMode};
 use orlop_runtime::{ApiError, Outcome};
+use tracing::warn;
 
 use super::Pods;
 use super::record::Place;
@@ -14,6 +16,9 @@ use crate::layout::{Layout, PodUid};
 use crate::plugins::{self, Local, Source, VolumeError};
 use crate::volumes::{DeviceKey, Readiness, Want};
 use crate::words::chain;
+
+/// How soon a token that could not be renewed is asked for again.
+const RENEW_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 
 /// Why a volume is not there.
 #[derive(Debug, thiserror::Error)]
@@ -144,17 +149,16 @@ impl Pods {
             let (name, has) = (volume.name.clone(), VolumeMode::Filesystem);
             return Err(SetUpError::Mode { name, has, wants });
         }
-        let now = self.parts.clock.now();
-        let local = Local {
-            layout: &self.parts.layout,
-            cluster: &self.parts.cluster,
-            pod,
-            uid,
-            stamp: now.strftime("%Y_%m_%d_%H_%M_%S").to_string(),
-        };
+        let local = self.local(uid, pod);
         match source {
             Source::EmptyDir(source) => Ok(Place::At(local.empty_dir(&volume.name, source)?)),
-            Source::Files(files) => Ok(Place::At(local.files(volume, files).await?)),
+            Source::Files(files) => {
+                let written = local.files(volume, files).await?;
+                if let (Some(at), Some(record)) = (written.renew_at, self.records().get_mut(uid)) {
+                    record.renew.insert(volume.name.clone(), at);
+                }
+                Ok(Place::At(written.path))
+            }
             Source::HostPath(source) => Ok(Place::At(plugins::host_path(source)?)),
             Source::Claim { read_only } => {
                 let bound = self.bound_volume(pod, volume).await?;
@@ -169,6 +173,49 @@ impl Pods {
                 self.place_bound(uid, pod, bound, read_only)
             }
             Source::Unknown => Err(SetUpError::UnknownKind(volume.name.clone())),
+        }
+    }
+
+    fn local<'p>(&'p self, uid: &'p PodUid, pod: &'p Pod) -> Local<'p> {
+        Local {
+            layout: &self.parts.layout,
+            cluster: &self.parts.cluster,
+            pod,
+            uid,
+            now: self.parts.clock.now(),
+        }
+    }
+
+    /// Writes the volumes anew whose tokens are about to end. One that can't be written keeps
+    /// its files and is tried again soon; the pod goes on meanwhile.
+    pub(super) async fn renew(&self, uid: &PodUid, pod: &Pod) {
+        let local = self.local(uid, pod);
+        let due: Vec<String> = match self.records().get(uid) {
+            Some(record) => {
+                let due = record.renew.iter().filter(|(_, at)| **at <= local.now);
+                due.map(|(name, _)| name.clone()).collect()
+            }
+            None => return,
+        };
+        for name in due {
+            let volume = pod.spec.volumes.iter().find(|volume| volume.name == name);
+            let again = match volume.map(|volume| (volume, Source::of(volume))) {
+                Some((volume, Source::Files(files))) => match local.files(volume, files).await {
+                    Ok(written) => written.renew_at,
+                    Err(error) => {
+                        let error = chain(&error);
+                        warn!(pod = %pod.metadata.key(), volume = name, error, "could not renew a token");
+                        local.now.checked_add(RENEW_AGAIN).ok()
+                    }
+                },
+                _ => None,
+            };
+            if let Some(record) = self.records().get_mut(uid) {
+                match again {
+                    Some(at) => record.renew.insert(name, at),
+                    None => record.renew.remove(&name),
+                };
+            }
         }
     }
 

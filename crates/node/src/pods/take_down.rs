@@ -20,6 +20,7 @@ impl Pods {
         if let Some(record) = self.records().get_mut(uid) {
             record.released = true;
             record.volumes_ready = false;
+            record.renew.clear();
         }
         None
     }
