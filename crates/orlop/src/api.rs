@@ -30,6 +30,19 @@ pub(crate) async fn connect(
     master: Option<&str>,
     cap: Option<Cap>,
 ) -> Result<kube::Client> {
+    let config = configuration(kubeconfig, master).await?;
+    let builder = ClientBuilder::try_from(config).context("the cluster's address is unusable")?;
+    Ok(match cap {
+        Some(cap) => builder.with_layer(&Pace::new(cap)).build(),
+        None => builder.build(),
+    })
+}
+
+/// Which API server, and how to speak to it.
+pub(crate) async fn configuration(
+    kubeconfig: Option<&Path>,
+    master: Option<&str>,
+) -> Result<kube::Config> {
     let mut config = match kubeconfig {
         Some(file) => {
             let kubeconfig = Kubeconfig::read_from(file)
@@ -49,11 +62,7 @@ pub(crate) async fn connect(
     }
     // Its retries also repeat POST, which can create an object twice; our queues retry.
     config.default_retry = false;
-    let builder = ClientBuilder::try_from(config).context("the cluster's address is unusable")?;
-    Ok(match cap {
-        Some(cap) => builder.with_layer(&Pace::new(cap)).build(),
-        None => builder.build(),
-    })
+    Ok(config)
 }
 
 /// Lets no more requests through than a cap allows.

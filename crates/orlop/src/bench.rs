@@ -16,7 +16,7 @@ use crate::{
     cli,
     demo::millis,
     life::{Happening, Step},
-    up::{Options, System},
+    up::{Admission, Options, System},
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -47,6 +47,9 @@ pub(crate) async fn run(args: cli::Bench) -> Result<()> {
         listen: ([127, 0, 0, 1], 0).into(),
         nodes: 1,
         driver: None,
+        admission: Admission {
+            service_accounts: true,
+        },
     };
     let system = System::start(options, |_, _| {}).await?;
     let outcome = measure(&system, folder.path(), &args).await;

@@ -80,6 +80,24 @@ pub(crate) struct Up {
     /// Print nothing but where things are.
     #[arg(long, short)]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) admission: Admission,
+}
+
+/// What the API server does to objects that are created.
+#[derive(Debug, Args)]
+pub(crate) struct Admission {
+    /// Admissions to leave out. Without ServiceAccount, pods get neither an account nor its token.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub(crate) disable_admission_plugins: Vec<AdmissionPlugin>,
+}
+
+/// An admission that can be left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum AdmissionPlugin {
+    /// Pods run as an account that exists, and find a token of it.
+    #[value(name = "ServiceAccount")]
+    ServiceAccount,
 }
 
 /// `orlop apiserver`.
@@ -94,6 +112,8 @@ pub(crate) struct Apiserver {
     /// Where it listens; port 0 takes any free one.
     #[arg(long, default_value = "127.0.0.1:6443", value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
+    #[command(flatten)]
+    pub(crate) admission: Admission,
 }
 
 /// What can be done to the API server's store besides serving it.

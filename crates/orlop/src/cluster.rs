@@ -52,6 +52,13 @@ pub(crate) async fn node(args: cli::Node) -> Result<()> {
     } = args;
     preflight::root()?;
     preflight::pods()?;
+    let configuration = api::configuration(cluster.kubeconfig.as_deref(), None).await?;
+    let url = &configuration.cluster_url;
+    // Containers have this machine's network: what reaches the server here does so there.
+    let api_server = url.host().map(|host| {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        (host.to_owned(), url.port_u16().unwrap_or(443))
+    });
     let process = connect(&cluster).await?;
     std::fs::create_dir_all(&root)
         .with_context(|| format!("could not make the node's root {}", root.display()))?;
@@ -69,7 +76,9 @@ pub(crate) async fn node(args: cli::Node) -> Result<()> {
         registrations: Box::new(registrations),
     };
     // Pods go on without us, as they do without the kubelet.
-    let _node = orlop_node::start(&process, NodeConfig::new(&name, root), seams);
+    let mut config = NodeConfig::new(&name, root);
+    config.api_server = api_server;
+    let _node = orlop_node::start(&process, config, seams);
     terminated().await;
     process.kill();
     Ok(())

@@ -21,7 +21,7 @@ use crate::{
     cli,
     life::{Happening, Step},
     proof,
-    up::{Options, System},
+    up::{Admission, Options, System},
 };
 
 const NAMESPACE: &str = "default";
@@ -41,6 +41,9 @@ pub(crate) async fn run(args: cli::Demo) -> Result<()> {
         listen: ([127, 0, 0, 1], 0).into(),
         nodes: 1,
         driver: None,
+        admission: Admission {
+            service_accounts: true,
+        },
     };
     let system = System::start(options, |name, what| {
         screen.say(&format!("{name:<12} {what}"))

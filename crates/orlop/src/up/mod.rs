@@ -14,9 +14,18 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) use self::{
     layout::Layout,
-    system::{Options, System},
+    system::{Admission, Options, System},
 };
 use crate::cli;
+
+impl From<cli::Admission> for Admission {
+    fn from(args: cli::Admission) -> Self {
+        let disabled = &args.disable_admission_plugins;
+        Self {
+            service_accounts: !disabled.contains(&cli::AdmissionPlugin::ServiceAccount),
+        }
+    }
+}
 
 pub(crate) async fn run(args: cli::Up) -> Result<()> {
     let cli::Up {
@@ -25,6 +34,7 @@ pub(crate) async fn run(args: cli::Up) -> Result<()> {
         nodes,
         driver,
         quiet,
+        admission,
     } = args;
     let stop = terminated();
     tokio::pin!(stop);
@@ -34,6 +44,7 @@ pub(crate) async fn run(args: cli::Up) -> Result<()> {
             listen,
             nodes,
             driver,
+            admission: admission.into(),
         },
         print::part,
     );
@@ -88,11 +99,19 @@ pub(crate) async fn apiserver(args: cli::Apiserver) -> Result<()> {
         store,
         data_dir,
         listen,
+        admission,
     } = args;
     if let Some(command) = store {
         return store_command(&command);
     }
-    system::apiserver(data_dir, listen, print::part, terminated()).await
+    system::apiserver(
+        data_dir,
+        listen,
+        admission.into(),
+        print::part,
+        terminated(),
+    )
+    .await
 }
 
 /// Resolves when the process is asked to end: Ctrl-C or SIGTERM.

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, future::join_all};
-use orlop_apiserver::{ApiServer, Config, LogRequest, LogSource, Pki, Signer, Storage};
+use orlop_apiserver::{ApiServer, Config, LogRequest, LogSource, Pki, Policy, Signer, Storage};
 use orlop_csi::{
     Driver,
     client::socket_path,
@@ -48,6 +48,13 @@ pub(crate) struct Options {
     pub(crate) listen: SocketAddr,
     pub(crate) nodes: u16,
     pub(crate) driver: Option<String>,
+    pub(crate) admission: Admission,
+}
+
+/// Which of the API server's optional admissions are on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Admission {
+    pub(crate) service_accounts: bool,
 }
 
 /// A running stack.
@@ -78,6 +85,7 @@ impl System {
             listen,
             nodes,
             driver,
+            admission,
         } = options;
         preflight::root()?;
         preflight::pods()?;
@@ -101,9 +109,9 @@ impl System {
 
         let roots = names.iter().map(|n| (n.clone(), layout.node(n))).collect();
         let logs = Arc::new(Logs { roots });
-        let mut config = Config::new(Storage::Disk(layout.store()));
+        let pki = certificates(&layout)?;
+        let mut config = configuration(&layout, &pki, admission)?;
         config.logs = Some(logs.clone());
-        config.signer = Some(signer(&layout)?);
         let server = ApiServer::open(config).await.with_context(|| {
             format!(
                 "the API server could not start on {}",
@@ -111,7 +119,7 @@ impl System {
             )
         })?;
         let address = listener.local_addr()?;
-        serve_https(&server, listener, &layout, &sockets)?;
+        serve_https(&server, listener, (&layout, &pki), &sockets)?;
         tell(
             "API server",
             &format!("https://{address} (in {})", millis(started.elapsed())),
@@ -157,7 +165,7 @@ impl System {
                 None => layout.node_socket(name, &info.name),
                 Some(endpoint) => socket_path(endpoint)?,
             };
-            handles.push(start_node(&roles.node, &layout, name, &on_node)?);
+            handles.push(start_node(&roles.node, &layout, name, (&on_node, address))?);
             register(&layout, name, &socket, &sockets);
         }
         retire(&cluster, &names).await?;
@@ -274,6 +282,7 @@ impl DriverConnector for Heard {
 pub(crate) async fn apiserver(
     data_dir: PathBuf,
     listen: SocketAddr,
+    admission: Admission,
     tell: impl Fn(&str, &str),
     stop: impl Future<Output = ()>,
 ) -> Result<()> {
@@ -285,10 +294,9 @@ pub(crate) async fn apiserver(
         stop: CancellationToken::new(),
         tasks: TaskTracker::new(),
     };
-    let mut config = Config::new(Storage::Disk(layout.store()));
-    config.signer = Some(signer(&layout)?);
-    let server = ApiServer::open(config).await?;
-    serve_https(&server, listener, &layout, &sockets)?;
+    let pki = certificates(&layout)?;
+    let server = ApiServer::open(configuration(&layout, &pki, admission)?).await?;
+    serve_https(&server, listener, (&layout, &pki), &sockets)?;
     tell("API server", &format!("https://{address}"));
     tell("kubeconfig", &layout.kubeconfig().display().to_string());
     tell("ready", "press Ctrl-C to stop");
@@ -300,20 +308,31 @@ pub(crate) async fn apiserver(
     Ok(())
 }
 
-/// The key of service accounts' tokens, which outlives a restart as its pods do.
-fn signer(layout: &Layout) -> Result<Signer> {
-    Signer::open(&layout.pki()).context("the key that signs tokens could not be made or read")
+fn certificates(layout: &Layout) -> Result<Pki> {
+    Pki::open(&layout.pki(), jiff::Timestamp::now())
+        .context("the API server's certificates could not be made or read")
+}
+
+/// An API server on the data folder, whose pods know it by its certificate.
+fn configuration(layout: &Layout, pki: &Pki, admission: Admission) -> Result<Config> {
+    let mut config = Config::new(Storage::Disk(layout.store()));
+    // The key of service accounts' tokens outlives a restart as its pods do.
+    let signer = Signer::open(&layout.pki());
+    config.signer = Some(signer.context("the key that signs tokens could not be made or read")?);
+    config.policy = Policy {
+        service_accounts: admission.service_accounts,
+        root_certificate: Some(pki.certificate().to_owned()),
+    };
+    Ok(config)
 }
 
 fn serve_https(
     server: &ApiServer,
     listener: tokio::net::TcpListener,
-    layout: &Layout,
+    (layout, pki): (&Layout, &Pki),
     sockets: &Sockets,
 ) -> Result<()> {
     let address = listener.local_addr()?;
-    let pki = Pki::open(&layout.pki(), jiff::Timestamp::now())
-        .context("the API server's certificates could not be made or read")?;
     let tls = pki.tls(&[address.ip().to_string()])?;
     pki.write_kubeconfig(&layout.kubeconfig(), &format!("https://{address}"))
         .context("the kubeconfig could not be written")?;
@@ -387,7 +406,7 @@ fn start_node(
     process: &Process,
     layout: &Layout,
     name: &str,
-    drivers: &Heard,
+    (drivers, api_server): (&Heard, SocketAddr),
 ) -> Result<RunningNode> {
     let root = layout.node(name);
     make_folder(&root)?;
@@ -400,12 +419,22 @@ fn start_node(
         .with_context(|| format!("could not watch {}", registry.display()))?;
     let mut config = NodeConfig::new(name, &root);
     config.hidden = vec![layout.root().to_owned()];
+    config.api_server = Some((reachable(api_server.ip()), api_server.port()));
     let seams = Seams {
         runner: Arc::new(HostRunner::new(orlop_node::Layout::new(&root), shim)),
         connector: Arc::new(drivers.clone()),
         registrations: Box::new(registrations),
     };
     Ok(orlop_node::start(process, config, seams))
+}
+
+/// Where this machine's containers reach a server that listens on an address.
+fn reachable(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(any) if any.is_unspecified() => "127.0.0.1".to_owned(),
+        IpAddr::V6(any) if any.is_unspecified() => "::1".to_owned(),
+        own => own.to_string(),
+    }
 }
 
 /// Introduces the driver to a node, as the registrar beside a driver does.
