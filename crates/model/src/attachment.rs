@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{kind::kind, meta::Meta};
+use crate::{kind::kind, meta::Meta, volume::VolumeSpec};
 
 /// The wish that a volume be attached to a node, and how far that is.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -46,6 +46,9 @@ pub struct AttachmentSource {
     /// By name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_volume_name: Option<String>,
+    /// As it is, for a pod's own volume of an in-tree plugin that a driver took over from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inline_volume_spec: Option<Box<VolumeSpec>>,
 }
 
 /// How far an attachment is.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Doubles from `first` to `most`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     /// After the first failure.
     pub first: Duration,

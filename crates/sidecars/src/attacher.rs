@@ -6,7 +6,8 @@
 //!
 //! Must never: attach before finalizer and node id are on the VolumeAttachment; let a
 //! VolumeAttachment go before the driver said that the volume is off the node; detach for
-//! a VolumeAttachment that a live read doesn't show to be deleted.
+//! a VolumeAttachment that a live read doesn't show to be deleted, least of all because the
+//! driver's list says something else than the VolumeAttachment.
 
 use std::time::Duration;
 
@@ -15,11 +16,15 @@ use orlop_model::{CsiNode, Volume, VolumeAttachment, well_known::attacher_finali
 use orlop_runtime::{Backoff, Change, Process, Queue, work};
 use tracing::info;
 
-use crate::provisioner::introduce;
+use crate::{
+    patience::{Patience, RetryMetrics},
+    provisioner::introduce,
+};
 
 mod attachments;
 mod decide;
 mod lanes;
+mod reconcile;
 mod volumes;
 
 use decide::Handling;
@@ -34,6 +39,13 @@ pub struct Config {
     pub workers: usize,
     /// Waits between tries.
     pub retry: Backoff,
+    /// How often the driver's list of volumes is compared with what is attached; zero for
+    /// never.
+    pub reconcile: Duration,
+    /// Volumes per page of that list; 0 leaves it to the driver.
+    pub max_entries: i32,
+    /// Where retries are counted.
+    pub metrics: RetryMetrics,
 }
 
 impl Default for Config {
@@ -45,6 +57,9 @@ impl Default for Config {
                 first: Duration::from_secs(1),
                 most: Duration::from_secs(300),
             },
+            reconcile: Duration::from_secs(60),
+            max_entries: 0,
+            metrics: RetryMetrics::default(),
         }
     }
 }
@@ -72,6 +87,29 @@ async fn run(process: &Process, driver: Driver, info: &DriverInfo, config: Confi
     } else {
         Handling::InNameOnly
     };
+    let astray = reconcile::Astray::default();
+    let lists = [
+        ControllerCapability::ListVolumes,
+        ControllerCapability::ListVolumesPublishedNodes,
+    ];
+    let reconciler = reconcile::Reconciler {
+        driver: driver.clone(),
+        name: info.name.clone(),
+        attachments: process.cache(),
+        volumes: process.cache(),
+        astray: astray.clone(),
+        every: match handling == Handling::ByTheDriver && lists.iter().all(|c| info.can(*c)) {
+            true => config.reconcile,
+            false => Duration::ZERO,
+        },
+        max_entries: config.max_entries,
+    };
+    let patience = Patience::new(
+        "attacher",
+        config.retry,
+        process.clock,
+        config.metrics.clone(),
+    );
     let attachments = attachments::Attachments {
         cluster: process.cluster.clone(),
         clock: process.clock,
@@ -82,6 +120,8 @@ async fn run(process: &Process, driver: Driver, info: &DriverInfo, config: Confi
         attachments: process.cache(),
         volumes: process.cache(),
         csi_nodes: process.cache(),
+        astray,
+        patience,
         config,
     };
     let volumes = volumes::Volumes {
@@ -96,6 +136,7 @@ async fn run(process: &Process, driver: Driver, info: &DriverInfo, config: Confi
         lanes.work(Lane::Attach, workers, |name| attachments.turn(name)),
         lanes.work(Lane::Detach, workers, |name| attachments.turn(name)),
         work(volume_queue, workers, |name| volumes.turn(name)),
+        reconciler.run(&lanes),
     );
 }
 

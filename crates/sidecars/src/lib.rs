@@ -8,6 +8,7 @@
 
 pub mod attacher;
 mod capability;
+pub mod capacity;
 mod credentials;
 mod insist;
 pub mod liveness;

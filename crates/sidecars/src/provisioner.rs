@@ -22,6 +22,7 @@ use tracing::{info, warn};
 
 use crate::patience::Patience;
 
+mod bids;
 mod claims;
 mod decide;
 mod intent;
@@ -33,7 +34,7 @@ mod reclaim;
 mod request;
 mod source;
 mod sources;
-mod topology;
+pub(crate) mod topology;
 mod volume;
 mod volumes;
 
@@ -55,14 +56,24 @@ pub enum Deployment {
     #[default]
     Central,
     /// One per node, for claims that were placed on this node and volumes that are there.
-    Node(String),
+    Node {
+        /// The node.
+        name: String,
+        /// Whether, and after which waits, claims that bind immediately are taken; `None`
+        /// leaves them to others.
+        immediate: Option<Backoff>,
+    },
 }
 
 impl Deployment {
-    fn serves(&self, selected_node: Option<&str>) -> bool {
-        match self {
-            Self::Central => true,
-            Self::Node(node) => selected_node == Some(node),
+    /// One per node, with the original's waits for claims that bind immediately.
+    pub fn node(name: &str) -> Self {
+        Self::Node {
+            name: name.to_owned(),
+            immediate: Some(Backoff {
+                first: Duration::from_secs(20),
+                most: Duration::from_secs(60),
+            }),
         }
     }
 }
@@ -153,7 +164,7 @@ pub fn start(process: &Process, driver: Driver, config: Config) {
             let info = introduce(&driver, config.retry).await;
             let place = match &config.deployment {
                 Deployment::Central => BTreeMap::new(),
-                Deployment::Node(_) => place_of(&driver, config.retry).await,
+                Deployment::Node { .. } => place_of(&driver, config.retry).await,
             };
             info!(driver = info.name, version = info.version, "provisioning");
             run(&on, driver, &info, place, config).await;
@@ -179,7 +190,7 @@ pub(crate) async fn introduce(driver: &Driver, retry: Backoff) -> std::sync::Arc
     }
 }
 
-async fn place_of(driver: &Driver, retry: Backoff) -> topology::Segment {
+pub(crate) async fn place_of(driver: &Driver, retry: Backoff) -> topology::Segment {
     let mut failures = 0;
     loop {
         match driver.node_get_info(NodeGetInfoRequest {}).await {
@@ -241,6 +252,7 @@ async fn run(
                 csi_nodes: process.cache(),
             }),
         sources: sources.clone(),
+        here: place.clone(),
         config: config.clone(),
         plans: prepare::Plans::default(),
     };
@@ -256,6 +268,7 @@ async fn run(
         recorder: recorder.clone(),
         herald: process.recorder("external-provisioner"),
         patience,
+        bids: bids::Bids::default(),
         config: config.clone(),
     };
     let volumes = volumes::Volumes {

@@ -304,6 +304,7 @@ impl AttachDetach {
                 node_name: node.to_owned(),
                 source: AttachmentSource {
                     persistent_volume_name: Some(volume.metadata.name.clone()),
+                    ..AttachmentSource::default()
                 },
             },
             ..VolumeAttachment::default()

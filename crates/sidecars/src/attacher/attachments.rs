@@ -20,11 +20,13 @@ use tracing::{info, warn};
 use super::{
     Config,
     decide::{self, Handling, Hindrance, Intent, Step, View, Way},
+    reconcile::Astray,
 };
 use crate::{
     capability::{self, AccessError, Shape, SingleNode},
     credentials::{self, CredentialsError},
     insist::insist,
+    patience::{Patience, Setback, spoken},
 };
 
 /// Look again at once: what was decided on had changed.
@@ -41,6 +43,8 @@ pub(super) struct Attachments {
     pub(super) attachments: Cache<VolumeAttachment>,
     pub(super) volumes: Cache<Volume>,
     pub(super) csi_nodes: Cache<CsiNode>,
+    pub(super) astray: Astray,
+    pub(super) patience: Patience,
     pub(super) config: Config,
 }
 
@@ -64,6 +68,14 @@ impl Failure {
             Self::Credentials(_) | Self::Access(_) | Self::Hindered(_) => None,
         }
     }
+
+    fn setback(&self) -> Setback {
+        match self {
+            Self::Driver(error) => Setback::of_call(error),
+            Self::Access(_) => Setback::Infeasible,
+            Self::Credentials(_) | Self::Hindered(_) => Setback::Waiting,
+        }
+    }
 }
 
 impl Attachments {
@@ -77,13 +89,12 @@ impl Attachments {
     /// One look at one attachment.
     pub(super) async fn turn(&self, name: String) -> Outcome {
         let Some(attachment) = self.attachments.named(&name) else {
+            self.astray.found(&name);
+            self.patience.forget(&name);
             return Outcome::Done;
         };
         let result = self.step(&attachment).await;
-        result.unwrap_or_else(|error: ApiError| {
-            warn!(attachment = name, error = error.chain(), "will try again");
-            Outcome::Retry
-        })
+        self.patience.conclude(&name, result)
     }
 
     async fn step(&self, attachment: &VolumeAttachment) -> Result<Outcome, ApiError> {
@@ -97,6 +108,7 @@ impl Attachments {
             attachment,
             volume: volume.as_deref(),
             node_id: entry.map(|d| d.node_id.as_str()),
+            astray: self.astray.is(&attachment.metadata.name),
         };
         match decide::decide(&view) {
             Step::Leave => Ok(Outcome::Done),
@@ -117,7 +129,9 @@ impl Attachments {
         way: Way<'_>,
         intent: Intent,
     ) -> Result<Outcome, ApiError> {
-        if !self.guard(way.volume).await? {
+        if let Some(volume) = way.volume
+            && !self.guard(volume).await?
+        {
             return Ok(AGAIN);
         }
         let recorded = match intent {
@@ -220,18 +234,16 @@ impl Attachments {
     async fn publish(&self, way: Way<'_>) -> Result<BTreeMap<String, String>, Failure> {
         let info = self.driver.info().await?;
         let Way {
-            volume,
-            csi,
-            node_id,
+            spec, csi, node_id, ..
         } = way;
-        let mode = capability::mode(&volume.spec.access_modes, SingleNode::of(&info))?;
+        let mode = capability::mode(&spec.access_modes, SingleNode::of(&info))?;
         let shape = Shape {
-            mode: volume.volume_mode(),
+            mode: spec.volume_mode.unwrap_or_default(),
             fs_type: match csi.fs_type.as_str() {
                 "" => &self.config.default_fs_type,
                 named => named,
             },
-            mount_options: &volume.spec.mount_options,
+            mount_options: &spec.mount_options,
         };
         let secret = csi.controller_publish_secret_ref.as_ref();
         let secrets = credentials::referenced(&self.cluster, secret).await?;
@@ -268,6 +280,7 @@ impl Attachments {
             "attachError": null,
         });
         self.write_status(attachment, status).await?;
+        self.astray.found(&attachment.metadata.name);
         Ok(Outcome::Done)
     }
 
@@ -335,15 +348,14 @@ impl Attachments {
         attachment: &VolumeAttachment,
         failure: &Failure,
     ) -> Result<Outcome, ApiError> {
-        let message = match (failure, std::error::Error::source(failure)) {
+        let name = &attachment.metadata.name;
+        let wait = self.patience.after(name, failure.setback());
+        let reason = match (failure, std::error::Error::source(failure)) {
             (_, Some(cause)) => format!("{failure}: {cause}"),
             (_, None) => failure.to_string(),
         };
-        warn!(
-            attachment = attachment.metadata.name,
-            reason = message,
-            "will try again"
-        );
+        let message = format!("{reason}; next try in {}", spoken(wait));
+        warn!(attachment = name, reason = message, "it failed");
         let error = VolumeError {
             time: Some(self.clock.now_seconds()),
             message,
@@ -355,7 +367,7 @@ impl Attachments {
             "attachError"
         };
         self.write_status(attachment, json!({field: error})).await?;
-        Ok(Outcome::Retry)
+        Ok(Outcome::After(wait))
     }
 
     /// Writes the status of this very attachment, whatever else changed on it.

@@ -1,6 +1,10 @@
 //! What moves one VolumeAttachment.
 
-use orlop_model::{Volume, VolumeAttachment, volume::CsiSource, well_known::ATTACHMENT_NODE_ID};
+use orlop_model::{
+    Volume, VolumeAttachment,
+    volume::{CsiSource, VolumeSpec},
+    well_known::ATTACHMENT_NODE_ID,
+};
 
 /// Whether the driver attaches at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +25,8 @@ pub(super) struct View<'a> {
     pub(super) volume: Option<&'a Volume>,
     /// What the driver calls the node, as its registration says.
     pub(super) node_id: Option<&'a str>,
+    /// Whether the driver's own list says that it isn't attached, whatever the status says.
+    pub(super) astray: bool,
 }
 
 /// What to do about an attachment.
@@ -43,7 +49,9 @@ pub(super) enum Step<'a> {
 /// From which volume to which node.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Way<'a> {
-    pub(super) volume: &'a Volume,
+    /// The object that must be kept meanwhile; none for a pod's own volume.
+    pub(super) volume: Option<&'a Volume>,
+    pub(super) spec: &'a VolumeSpec,
     pub(super) csi: &'a CsiSource,
     pub(super) node_id: &'a str,
 }
@@ -60,7 +68,7 @@ pub(super) enum Intent {
 /// What is in the way.
 #[derive(Debug, Clone, PartialEq, Eq, Copy, thiserror::Error)]
 pub(super) enum Hindrance {
-    #[error("the attachment names no PersistentVolume")]
+    #[error("the attachment names no volume")]
     NoVolumeNamed,
     #[error("the PersistentVolume does not exist")]
     NoVolume,
@@ -84,7 +92,7 @@ pub(super) fn decide<'a>(view: &View<'a>) -> Step<'a> {
         (Handling::InNameOnly, true) if ours => Step::Release,
         (Handling::InNameOnly, false) if !attached => Step::MarkAttached,
         (Handling::InNameOnly, _) => Step::Leave,
-        (Handling::ByTheDriver, false) if attached => Step::Leave,
+        (Handling::ByTheDriver, false) if attached && !view.astray => Step::Leave,
         (Handling::ByTheDriver, false) => decide_attach(view, ours),
         // Without our finalizer the driver was never asked, unless the status says so.
         (Handling::ByTheDriver, true) if !ours && !attached => Step::Leave,
@@ -93,11 +101,11 @@ pub(super) fn decide<'a>(view: &View<'a>) -> Step<'a> {
 }
 
 fn decide_attach<'a>(view: &View<'a>, ours: bool) -> Step<'a> {
-    let (volume, csi) = match source(view) {
+    let source = match source(view) {
         Ok(found) => found,
         Err(hindrance) => return Step::Hindered(hindrance),
     };
-    if volume.metadata.is_deleting() {
+    if source.volume.is_some_and(|v| v.metadata.is_deleting()) {
         return Step::Hindered(Hindrance::VolumeDeleted);
     }
     let Some(node_id) = view.node_id else {
@@ -109,27 +117,18 @@ fn decide_attach<'a>(view: &View<'a>, ours: bool) -> Step<'a> {
     } else {
         Intent::ToRecord
     };
-    let way = Way {
-        volume,
-        csi,
-        node_id,
-    };
-    Step::Attach(way, intent)
+    Step::Attach(source.to(node_id), intent)
 }
 
 fn decide_detach<'a>(view: &View<'a>) -> Step<'a> {
-    let (volume, csi) = match source(view) {
+    let source = match source(view) {
         Ok(found) => found,
         Err(hindrance) => return Step::Hindered(hindrance),
     };
     // What was written down when it was attached wins: the node may have registered anew
     // under another id since.
     match recorded_node_id(view.attachment).or(view.node_id) {
-        Some(node_id) => Step::Detach(Way {
-            volume,
-            csi,
-            node_id,
-        }),
+        Some(node_id) => Step::Detach(source.to(node_id)),
         None => Step::Hindered(Hindrance::NoNodeId),
     }
 }
@@ -139,14 +138,38 @@ fn recorded_node_id(attachment: &VolumeAttachment) -> Option<&str> {
     recorded.filter(|id| !id.is_empty())
 }
 
-fn source<'a>(view: &View<'a>) -> Result<(&'a Volume, &'a CsiSource), Hindrance> {
-    if view.attachment.volume_name().is_empty() {
-        return Err(Hindrance::NoVolumeNamed);
+/// What is to be attached or detached.
+struct Source<'a> {
+    volume: Option<&'a Volume>,
+    spec: &'a VolumeSpec,
+    csi: &'a CsiSource,
+}
+
+impl<'a> Source<'a> {
+    fn to(self, node_id: &'a str) -> Way<'a> {
+        let Self { volume, spec, csi } = self;
+        Way {
+            volume,
+            spec,
+            csi,
+            node_id,
+        }
     }
-    let volume = view.volume.ok_or(Hindrance::NoVolume)?;
-    let csi = volume.spec.csi.as_ref().filter(|c| c.driver == view.driver);
+}
+
+fn source<'a>(view: &View<'a>) -> Result<Source<'a>, Hindrance> {
+    let named = &view.attachment.spec.source;
+    let (volume, spec) = match &named.inline_volume_spec {
+        Some(spec) => (None, &**spec),
+        None if view.attachment.volume_name().is_empty() => return Err(Hindrance::NoVolumeNamed),
+        None => {
+            let volume = view.volume.ok_or(Hindrance::NoVolume)?;
+            (Some(volume), &volume.spec)
+        }
+    };
+    let csi = spec.csi.as_ref().filter(|c| c.driver == view.driver);
     let csi = csi.ok_or(Hindrance::AnotherDriver)?;
-    Ok((volume, csi))
+    Ok(Source { volume, spec, csi })
 }
 
 #[cfg(test)]

@@ -3,13 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use orlop_csi::{CallError, Driver, proto::DeleteVolumeRequest};
-use orlop_model::{Claim, Key, Kind, StorageClass, Volume, well_known::PROVISIONING};
-use orlop_runtime::{ApiError, Cache, Cluster, EventType, Outcome, Recorder};
-use tokio::time::Instant;
+use orlop_model::{
+    Claim, Key, Kind, StorageClass, Volume,
+    well_known::{PROVISIONING, SELECTED_NODE},
+};
+use orlop_runtime::{ApiError, Cache, Cluster, EventType, Outcome, Patch, Recorder};
+use serde_json::json;
+use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use super::{
-    AGAIN, Config,
+    AGAIN, Config, Deployment,
+    bids::Bids,
     decide::{self, Intent, Step, Verdict, View},
     intent::{self, Keep},
     prepare::{Prepare, Ready, Unready},
@@ -25,6 +30,10 @@ use crate::{
     patience::{Patience, Setback, spoken},
 };
 
+/// That a volume is being made is told only if it takes longer than this: its end is told
+/// anyway, and an event is a request like any other.
+const QUICK: Duration = Duration::from_millis(500);
+
 /// What the provisioner of claims works with.
 pub(super) struct Claims {
     pub(super) cluster: Cluster,
@@ -39,6 +48,7 @@ pub(super) struct Claims {
     /// In the name that the original hands claims off under.
     pub(super) herald: Recorder,
     pub(super) patience: Patience,
+    pub(super) bids: Bids,
     pub(super) config: Config,
 }
 
@@ -75,6 +85,7 @@ impl Claims {
         let who = key.to_string();
         let Some(claim) = self.claims.get(&key) else {
             self.patience.forget(&who);
+            self.bids.forget(&key);
             return Outcome::Done;
         };
         let class = claim.class().and_then(|name| self.classes.named(name));
@@ -97,6 +108,7 @@ impl Claims {
             Step::Settle => self.settle(&claim).await,
             Step::Undo(class) => self.undo(&claim, class).await,
             Step::Stuck => Ok(self.stuck(&claim)),
+            Step::Bid(class) => self.bid(&claim, class).await,
             Step::HandOff => {
                 let text = "Assuming an external populator will provision the volume";
                 self.herald
@@ -134,14 +146,21 @@ impl Claims {
         let Some(claim) = recorded else {
             return Ok(AGAIN);
         };
-        let text = format!(
-            "External provisioner is provisioning volume for claim \"{}\"",
-            claim.key()
-        );
-        self.recorder
-            .say(&claim, EventType::Normal, "Provisioning", text);
         self.prepare.plans.remember(&claim, plan.clone());
-        match self.driver.create_volume(request).await {
+        let mut call = std::pin::pin!(self.driver.create_volume(request));
+        let answer = match timeout(QUICK, &mut call).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let text = format!(
+                    "External provisioner is provisioning volume for claim \"{}\"",
+                    claim.key()
+                );
+                self.recorder
+                    .say(&claim, EventType::Normal, "Provisioning", text);
+                call.await
+            }
+        };
+        match answer {
             Ok(reply) => {
                 let answer = reply.volume.unwrap_or_default();
                 let made = Made {
@@ -379,6 +398,38 @@ impl Claims {
             self.claims.absorb(changed);
         }
         Ok(())
+    }
+
+    /// Any node may take the claim: waits its turn, and takes it if there is room.
+    async fn bid(&self, claim: &Claim, class: &StorageClass) -> Result<Outcome, ApiError> {
+        let Deployment::Node {
+            name,
+            immediate: Some(waits),
+        } = &self.config.deployment
+        else {
+            return Ok(Outcome::Done);
+        };
+        let left = self.bids.wait(name, claim, *waits);
+        if !left.is_zero() {
+            return Ok(Outcome::After(left));
+        }
+        match self.prepare.has_room(claim, class).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(Outcome::After(self.bids.again(name, claim, *waits))),
+            Err(error) => return Ok(self.try_later(claim, class, error.setback(), &chain(&error))),
+        }
+        let body = json!({"metadata": {"annotations": {SELECTED_NODE: name}}});
+        let patch = Patch::merge_on(claim, body);
+        // Should it come back, others are to be quicker.
+        self.bids.again(name, claim, *waits);
+        match self.cluster.patch::<Claim>(&claim.key(), &patch).await {
+            Ok(taken) => self.claims.absorb(taken),
+            Err(error) if error.is_conflict() || error.is_not_found() => {
+                self.refresh(claim).await?;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(AGAIN)
     }
 
     fn stuck(&self, claim: &Claim) -> Outcome {

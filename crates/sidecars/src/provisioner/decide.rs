@@ -54,6 +54,8 @@ pub(super) enum Step<'a> {
     Stuck,
     /// Somebody else fills this kind of claim.
     HandOff,
+    /// Any node may take the claim: try to be the one that does.
+    Bid(&'a StorageClass),
 }
 
 /// Whether the intent stands on the claim.
@@ -83,8 +85,17 @@ pub(super) fn decide<'a>(view: &View<'a>) -> Step<'a> {
     if !is_for(claim, view.driver) {
         return Step::Leave(Because::AnotherProvisioner);
     }
-    if !view.deployment.serves(claim.selected_node()) {
-        return Step::Leave(Because::AnotherNode);
+    if let Deployment::Node { name, immediate } = view.deployment
+        && claim.selected_node() != Some(name)
+    {
+        let may_bid = immediate.is_some() && claim.selected_node().is_none();
+        let intent = claim.metadata.has_finalizer(PROVISIONING);
+        return match decide_open(view) {
+            Step::Provision(class, _) if may_bid && !intent && !class.waits_for_consumer() => {
+                Step::Bid(class)
+            }
+            _ => Step::Leave(Because::AnotherNode),
+        };
     }
     let recorded = view.volume.is_some_and(|v| belongs(v, claim));
     match (claim.metadata.has_finalizer(PROVISIONING), recorded) {

@@ -5,17 +5,22 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use orlop_csi::{CallError, Driver, proto::CreateVolumeRequest};
+use orlop_csi::{
+    CallError, Driver,
+    client::ControllerCapability,
+    proto::{CreateVolumeRequest, GetCapacityRequest, Topology},
+};
 use orlop_model::{Claim, Key, StorageClass, VolumeAttributesClass};
 use orlop_runtime::{ApiError, Cluster};
 
 use super::{
     Config, intent,
+    parameters::Parameters,
     places::Places,
     request::{Ask, Plan, Refusal},
     source::{Content, SourceError},
     sources::{self, Found, Sources},
-    topology::TopologyError,
+    topology::{Segment, TopologyError},
 };
 use crate::{
     credentials::{self, CredentialsError},
@@ -30,6 +35,8 @@ pub(super) struct Prepare {
     /// `None` for a driver whose volumes are the same everywhere.
     pub(super) places: Option<Places>,
     pub(super) sources: Arc<Sources>,
+    /// This node's place; node deployment only.
+    pub(super) here: Segment,
     pub(super) config: Config,
     pub(super) plans: Plans,
 }
@@ -125,6 +132,29 @@ impl Prepare {
             request,
             keep,
         })
+    }
+
+    /// Whether the driver says that the claim's volume fits where it is; a driver that
+    /// doesn't say is believed to have room.
+    pub(super) async fn has_room(
+        &self,
+        claim: &Claim,
+        class: &StorageClass,
+    ) -> Result<bool, Unready> {
+        let info = self.driver.info().await?;
+        if !info.can(ControllerCapability::GetCapacity) {
+            return Ok(true);
+        }
+        let parameters = Parameters::parse(&class.parameters).map_err(Refusal::from)?;
+        let place = self.here.clone();
+        let request = GetCapacityRequest {
+            parameters: parameters.driver,
+            accessible_topology: (!place.is_empty()).then_some(Topology { segments: place }),
+            ..GetCapacityRequest::default()
+        };
+        let room = self.driver.get_capacity(request).await?;
+        let largest = room.maximum_volume_size.unwrap_or(room.available_capacity);
+        Ok(claim.requested_bytes() <= largest.min(room.available_capacity))
     }
 
     async fn plan(

@@ -42,8 +42,8 @@ pub(super) fn decide<'a>(view: &View<'a>) -> Step<'a> {
     let Some(csi) = volume.spec.csi.as_ref().filter(|c| c.driver == view.driver) else {
         return Step::Leave;
     };
-    if let Deployment::Node(node) = view.deployment
-        && !volume.reachable_from(node, view.place)
+    if let Deployment::Node { name, .. } = view.deployment
+        && !volume.reachable_from(name, view.place)
     {
         return Step::Leave;
     }

@@ -10,7 +10,7 @@ use orlop_csi::proto;
 use orlop_model::{CsiNode, Node, StorageClass};
 
 /// A place: topology keys and their values.
-pub(super) type Segment = BTreeMap<String, String>;
+pub(crate) type Segment = BTreeMap<String, String>;
 
 /// How far the choice of place is the driver's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -98,7 +98,7 @@ pub(super) fn segment_of(
 }
 
 /// All places where the driver runs, each once, in order.
-pub(super) fn segments<'a>(
+pub(crate) fn segments<'a>(
     driver: &str,
     nodes: impl IntoIterator<Item = (&'a Node, Option<&'a CsiNode>)>,
 ) -> Vec<Segment> {

@@ -217,3 +217,47 @@ async fn somebody_elses_finalizer_sees_that_it_is_detached() {
         .await;
     assert_eq!(world.fake.calls("ControllerUnpublishVolume"), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_detached_at_the_backend_is_attached_again() {
+    let mut world = world_with_volume().await;
+    world.attach("n1").await;
+    world.until_attached("n1").await;
+    world.fake.state().published.clear();
+    world
+        .until("it is attached again", |_, fake| async move {
+            Ok(fake.state().published.len() == 1)
+        })
+        .await;
+    assert_eq!(world.fake.calls("ControllerPublishVolume"), 2);
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(world.fake.calls("ControllerPublishVolume"), 2, "once");
+    assert_eq!(world.fake.calls("ControllerUnpublishVolume"), 0);
+}
+
+/// R29: the list is no reason to detach, whatever it shows.
+#[tokio::test(start_paused = true)]
+async fn what_the_backend_has_attached_without_our_doing_is_left_alone() {
+    let mut world = world_with_volume().await;
+    let id = world.volume().await.expect("it is there").spec.csi;
+    let id = id.expect("it is the driver's").volume_handle;
+    world
+        .fake
+        .state()
+        .published
+        .insert((id.clone(), "id-n1".into()));
+    world
+        .fake
+        .state()
+        .published
+        .insert((id, "id-elsewhere".into()));
+    world.attach("n1").await;
+    world.until_attached("n1").await;
+    sleep(Duration::from_secs(600)).await;
+    assert!(
+        world.fake.calls("ListVolumes") > 5,
+        "the lists were compared"
+    );
+    assert_eq!(world.fake.calls("ControllerUnpublishVolume"), 0);
+    assert_eq!(world.fake.calls("ControllerPublishVolume"), 1);
+}

@@ -16,7 +16,7 @@ use crate::{
 const ENOUGH: usize = 200;
 
 /// Lives `life` once per call and half, killed there, until a life ends unharmed.
-async fn at_every_call<F>(life: impl Fn(Fuse) -> F)
+pub(crate) async fn at_every_call<F>(life: impl Fn(Fuse) -> F)
 where
     F: Future<Output = ()>,
 {

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
 use orlop_csi::{
@@ -60,6 +61,12 @@ pub(crate) struct State {
     pub(crate) offline: bool,
     /// The largest size that a volume can grow to.
     pub(crate) most: i64,
+    /// How much room is said to be left, by zone.
+    pub(crate) room: BTreeMap<String, i64>,
+    /// Whether volumes are said to be filled as asked.
+    pub(crate) fills: bool,
+    /// How long volumes take to be made.
+    pub(crate) slow: Duration,
     /// The attributes that each volume was given last.
     pub(crate) modified: BTreeMap<String, BTreeMap<String, String>>,
 }
@@ -81,7 +88,13 @@ impl Fake {
                 Type::PublishReadonly,
                 Type::ExpandVolume,
                 Type::ModifyVolume,
+                Type::CloneVolume,
+                Type::CreateDeleteSnapshot,
+                Type::GetCapacity,
+                Type::ListVolumes,
+                Type::ListVolumesPublishedNodes,
             ],
+            fills: true,
             node_part: true,
             most: i64::MAX,
             ..State::default()
@@ -180,6 +193,8 @@ impl Controller for Fake {
         request: Request<CreateVolumeRequest>,
     ) -> Result<Response<CreateVolumeResponse>, Status> {
         let request = request.into_inner();
+        let slow = self.state().slow;
+        tokio::time::sleep(slow).await;
         let mut state = self.state();
         state.calls.push(format!("CreateVolume {}", request.name));
         if let Some(made) = state.volumes.get(&request.name)
@@ -210,7 +225,7 @@ impl Controller for Fake {
                     volume_id: id,
                     volume_context: BTreeMap::from([("shelf".into(), "3".into())]),
                     accessible_topology,
-                    ..Default::default()
+                    content_source: request.volume_content_source.filter(|_| state.fills),
                 }),
             }
         })
@@ -230,6 +245,61 @@ impl Controller for Fake {
             state.volumes.retain(|_, made| made.id != id);
             DeleteVolumeResponse {}
         })
+    }
+
+    async fn get_capacity(
+        &self,
+        request: Request<GetCapacityRequest>,
+    ) -> Result<Response<GetCapacityResponse>, Status> {
+        let place = request.into_inner().accessible_topology.unwrap_or_default();
+        let zone = place.segments.get("zone").cloned().unwrap_or_default();
+        let mut state = self.state();
+        state.calls.push(format!("GetCapacity {zone}"));
+        Ok(Response::new(GetCapacityResponse {
+            available_capacity: state.room.get(&zone).copied().unwrap_or(1 << 40),
+            ..Default::default()
+        }))
+    }
+
+    async fn list_volumes(
+        &self,
+        request: Request<ListVolumesRequest>,
+    ) -> Result<Response<ListVolumesResponse>, Status> {
+        // One volume per page, so that pages are turned.
+        let from = request.into_inner().starting_token.parse().unwrap_or(0);
+        let mut state = self.state();
+        state.calls.push(format!("ListVolumes {from}"));
+        let entry = |made: &Made| list_volumes_response::Entry {
+            volume: Some(Volume {
+                volume_id: made.id.clone(),
+                ..Default::default()
+            }),
+            status: Some(list_volumes_response::VolumeStatus {
+                published_node_ids: state
+                    .published
+                    .iter()
+                    .filter(|(volume, _)| *volume == made.id)
+                    .map(|(_, node)| node.clone())
+                    .collect(),
+                ..Default::default()
+            }),
+        };
+        let entries: Vec<_> = state
+            .volumes
+            .values()
+            .map(entry)
+            .skip(from)
+            .take(1)
+            .collect();
+        let more = from + 1 < state.volumes.len();
+        Ok(Response::new(ListVolumesResponse {
+            entries,
+            next_token: if more {
+                (from + 1).to_string()
+            } else {
+                String::new()
+            },
+        }))
     }
 
     async fn controller_publish_volume(

@@ -39,6 +39,8 @@ struct Inner {
     half: Half,
     seen: AtomicUsize,
     blown: AtomicBool,
+    /// Requests to the API server and how they were answered.
+    requests: Mutex<Vec<(String, u16)>>,
     /// Numbers of the calls that are at the driver.
     away: Mutex<Vec<(CallSite, usize)>>,
 }
@@ -50,12 +52,19 @@ impl Fuse {
             half,
             seen: AtomicUsize::new(0),
             blown: AtomicBool::new(false),
+            requests: Mutex::default(),
             away: Mutex::default(),
         }))
     }
 
     pub(crate) fn never() -> Self {
         Self::at(usize::MAX, Half::Before)
+    }
+
+    /// The requests to the API server so far, and how they were answered.
+    pub(crate) fn requests(&self) -> Vec<(String, u16)> {
+        let requests = self.0.requests.lock();
+        requests.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn is_blown(&self) -> bool {
@@ -129,8 +138,14 @@ impl Service<Request<Body>> for Fused {
             if watch {
                 return answer.call(request).await;
             }
+            let what = format!("{} {}", request.method(), request.uri().path());
             let number = fuse.enter().await;
             let answer = answer.call(request).await;
+            if let Ok(answer) = &answer {
+                let requests = fuse.0.requests.lock();
+                let mut requests = requests.unwrap_or_else(PoisonError::into_inner);
+                requests.push((what, answer.status().as_u16()));
+            }
             fuse.pass(number, Half::After).await;
             answer
         })

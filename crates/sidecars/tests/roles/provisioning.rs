@@ -28,6 +28,7 @@ async fn world() -> World {
 #[tokio::test(start_paused = true)]
 async fn a_claim_gets_a_volume_that_says_where_it_came_from() {
     let mut world = world().await;
+    world.fake.state().slow = Duration::from_secs(1);
     let claim = world.add_claim("fast").await;
     world.until_settled().await;
 

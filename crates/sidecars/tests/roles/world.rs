@@ -5,11 +5,11 @@ use std::{future::Future, time::Duration};
 
 use orlop_apiserver::{ApiServer, Storage};
 use orlop_model::{
-    Claim, CsiNode, Event, Key, Kind, Node, StorageClass, Volume, VolumeAttachment,
-    well_known::PROVISIONING,
+    Claim, CsiNode, Event, Key, Kind, Node, StorageClass, Volume, VolumeAttachment, VolumeSnapshot,
+    VolumeSnapshotContent, well_known::PROVISIONING,
 };
 use orlop_runtime::{ApiError, Clock, Cluster, Preconditions, Process};
-use orlop_sidecars::{attacher, provisioner, resizer};
+use orlop_sidecars::{attacher, capacity, provisioner, resizer};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -25,6 +25,7 @@ pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) fake: Fake,
     pub(crate) config: provisioner::Config,
+    pub(crate) capacity: Option<capacity::Config>,
     server: ApiServer,
     clock: Clock,
     control: Process,
@@ -53,6 +54,7 @@ impl World {
             cluster: Cluster::new(client),
             fake: Fake::serving(),
             config: provisioner::Config::default(),
+            capacity: None,
             server,
             clock,
             control,
@@ -85,6 +87,9 @@ impl World {
             .with_gate(std::sync::Arc::new(fuse.clone()));
         provisioner::start(&process, driver.clone(), self.config.clone());
         attacher::start(&process, driver.clone(), attacher::Config::default());
+        if let Some(config) = &self.capacity {
+            capacity::start(&process, driver.clone(), config.clone());
+        }
         resizer::start(&process, driver, resizer::Config::default());
         process
     }
@@ -93,6 +98,14 @@ impl World {
         if let Some((process, _)) = self.sidecars.take() {
             process.kill();
         }
+    }
+
+    /// The sidecars' requests to the API server, and how they were answered.
+    pub(crate) fn requests(&self) -> Vec<(String, u16)> {
+        let sidecars = self.sidecars.as_ref();
+        sidecars
+            .map(|(_, fuse)| fuse.requests())
+            .unwrap_or_default()
     }
 
     /// Kills sidecars whose fuse has blown, and starts new ones.
@@ -191,6 +204,70 @@ impl World {
         });
         merge(&mut body, more);
         self.create(body).await
+    }
+
+    /// Makes the snapshot kinds known.
+    pub(crate) async fn install_snapshots(&self) {
+        let kinds = [
+            ("VolumeSnapshot", "volumesnapshots", "Namespaced"),
+            ("VolumeSnapshotContent", "volumesnapshotcontents", "Cluster"),
+        ];
+        let group = "snapshot.storage.k8s.io";
+        for (kind, plural, scope) in kinds {
+            let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+            let body = json!({
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "kind": "CustomResourceDefinition",
+                "metadata": {
+                    "name": format!("{plural}.{group}"),
+                    "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+                },
+                "spec": {
+                    "group": group,
+                    "scope": scope,
+                    "names": {"kind": kind, "plural": plural, "listKind": format!("{kind}List")},
+                    "versions": [{
+                        "name": "v1", "served": true, "storage": true,
+                        "schema": {"openAPIV3Schema": schema},
+                    }],
+                },
+            });
+            let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+            let request = http::Request::post(path)
+                .header("content-type", "application/json")
+                .body(body.to_string().into_bytes())
+                .expect("a request");
+            let client = kube::Client::new(self.server.service(), "default");
+            let made: Value = client.request(request).await.expect("it is made");
+            assert_eq!(made["kind"], "CustomResourceDefinition");
+        }
+    }
+
+    /// A snapshot that was cut, as the snapshot controllers leave it.
+    pub(crate) async fn add_snapshot(&self, name: &str, driver: &str) {
+        let meta = json!({"name": name, "namespace": "default"});
+        let snapshot = self
+            .create::<VolumeSnapshot>(json!({
+                "metadata": meta,
+                "spec": {"source": {"persistentVolumeClaimName": "gone"}},
+                "status": {
+                    "boundVolumeSnapshotContentName": format!("content-{name}"),
+                    "readyToUse": true, "restoreSize": "1Gi",
+                },
+            }))
+            .await;
+        self.create::<VolumeSnapshotContent>(json!({
+            "metadata": {"name": format!("content-{name}")},
+            "spec": {
+                "driver": driver, "deletionPolicy": "Delete", "source": {"volumeHandle": "v"},
+                "sourceVolumeMode": "Filesystem",
+                "volumeSnapshotRef": {
+                    "name": name, "namespace": "default", "uid": snapshot.metadata.uid,
+                },
+            },
+            "status": {"snapshotHandle": format!("cut-{name}"), "readyToUse": true},
+        }))
+        .await;
     }
 
     pub(crate) async fn claim(&self) -> Option<Claim> {

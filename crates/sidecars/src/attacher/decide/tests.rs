@@ -57,6 +57,7 @@ fn says(
         attachment,
         volume,
         node_id,
+        astray: false,
     };
     match decide(&view) {
         Step::Leave => "leave".into(),
@@ -141,4 +142,62 @@ fn a_driver_that_does_not_attach_only_has_its_attachments_marked() {
 fn another_drivers_attachment_is_left_alone() {
     let other = with(attachment(), |a| a.spec.attacher = "other".into());
     assert_eq!(real(&other, Some("i1")), "leave");
+}
+
+#[test]
+fn what_the_drivers_list_misses_is_attached_again_but_never_detached() {
+    let volume = volume();
+    let look = |attachment: &VolumeAttachment| {
+        let view = View {
+            driver: DRIVER,
+            finalizer: FINALIZER,
+            handling: Handling::ByTheDriver,
+            attachment,
+            volume: Some(&volume),
+            node_id: Some("i1"),
+            astray: true,
+        };
+        format!("{:?}", decide(&view))
+    };
+    let again = look(&attached(recorded(attachment(), "i1")));
+    assert!(
+        again.starts_with("Attach(") && again.contains("OnRecord"),
+        "{again}"
+    );
+    let going = look(&deleted(attached(recorded(attachment(), "i1"))));
+    assert!(going.starts_with("Detach("), "{going}");
+}
+
+#[test]
+fn a_pods_own_volume_is_attached_without_a_volume_object() {
+    let inline = with(attachment(), |a| {
+        a.spec.source.persistent_volume_name = None;
+        a.spec.source.inline_volume_spec = Some(Box::new(volume().spec));
+    });
+    let view = |attachment: &VolumeAttachment, driver: &str| {
+        let view = View {
+            driver,
+            finalizer: FINALIZER,
+            handling: Handling::ByTheDriver,
+            attachment,
+            volume: None,
+            node_id: Some("i1"),
+            astray: false,
+        };
+        match decide(&view) {
+            Step::Attach(way, _) | Step::Detach(way) => {
+                assert!(way.volume.is_none());
+                way.csi.volume_handle.clone()
+            }
+            other => format!("{other:?}"),
+        }
+    };
+    assert_eq!(view(&inline, DRIVER), "h");
+    let going = deleted(recorded(inline.clone(), "i1"));
+    assert_eq!(view(&going, DRIVER), "h");
+    let foreign = with(inline, |a| {
+        let spec = a.spec.source.inline_volume_spec.as_mut().unwrap();
+        spec.csi.as_mut().unwrap().driver = "other".into();
+    });
+    assert!(view(&foreign, DRIVER).contains("AnotherDriver"));
 }

@@ -79,6 +79,7 @@ enum Does {
     Undo,
     Stuck,
     HandOff,
+    Bid,
 }
 
 fn does(claim: &Claim, class: Option<&StorageClass>, volume: Option<&Volume>) -> Does {
@@ -106,6 +107,7 @@ fn does_at(
         Step::Undo(_) => Does::Undo,
         Step::Stuck => Does::Stuck,
         Step::HandOff => Does::HandOff,
+        Step::Bid(_) => Does::Bid,
     }
 }
 
@@ -197,7 +199,7 @@ fn claims_that_are_not_ours_or_not_ready_are_left_alone() {
 #[test]
 fn a_provisioner_of_a_node_serves_the_claims_placed_there() {
     let late = class(BindingMode::WaitForFirstConsumer);
-    let here = Deployment::Node("n1".into());
+    let here = Deployment::node("n1");
     let at = |claim: Claim| does_at(&here, &claim, Some(&late), None);
     assert_eq!(at(claim().at("n1")), Does::Provision(Intent::ToRecord));
     assert_eq!(at(claim().at("n2")), Does::Leave(Because::AnotherNode));
@@ -265,4 +267,29 @@ fn claims_of_an_in_tree_plugin_that_was_taken_over_are_served() {
     let taken_over = theirs.with(|c| c.annotate(MIGRATED_TO, DRIVER));
     let ours = Does::Provision(Intent::ToRecord);
     assert_eq!(does(&taken_over, Some(&old), None), ours);
+}
+
+#[test]
+fn a_node_bids_for_claims_that_bind_immediately_unless_told_not_to() {
+    let (now, late) = (
+        class(BindingMode::Immediate),
+        class(BindingMode::WaitForFirstConsumer),
+    );
+    let here = Deployment::node("n1");
+    let modest = Deployment::Node {
+        name: "n1".into(),
+        immediate: None,
+    };
+    let others = Does::Leave(Because::AnotherNode);
+    let at = |deployment: &Deployment, claim: Claim, class: &StorageClass| {
+        does_at(deployment, &claim, Some(class), None)
+    };
+    assert_eq!(at(&here, claim(), &now), Does::Bid);
+    assert_eq!(at(&modest, claim(), &now), others);
+    assert_eq!(at(&here, claim(), &late), others);
+    assert_eq!(at(&here, claim().deleted(), &now), others);
+    assert_eq!(at(&here, claim().intent(), &now), others, "another node's");
+    assert_eq!(at(&here, claim().at("n2"), &now), others);
+    let ours = Does::Provision(Intent::ToRecord);
+    assert_eq!(at(&here, claim().at("n1"), &now), ours);
 }

@@ -143,7 +143,7 @@ fn a_provisioner_of_a_node_deletes_the_volumes_that_are_there() {
         });
     });
     let place = |name: &str| BTreeMap::from([("host".to_owned(), name.to_owned())]);
-    let on = |name: &str| Deployment::Node(name.to_owned());
+    let on = |name: &str| Deployment::node(name);
     assert_eq!(step_at(&on("n1"), &place("n1"), &at_n1, false), "delete");
     assert_eq!(step_at(&on("n2"), &place("n2"), &at_n1, false), "leave");
 }

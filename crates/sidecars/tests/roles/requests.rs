@@ -1,0 +1,68 @@
+//! What the sidecars ask of the API server, request by request. Each is a cost to everybody
+//! on it, so they are counted.
+
+use orlop_model::{Key, VolumeAttachment};
+
+use crate::{fuse::Fuse, world::World};
+
+/// Requests since `before`, and whether any of them was answered 404.
+fn since(world: &World, before: usize) -> (Vec<String>, bool) {
+    let mut requests = world.requests().split_off(before);
+    // Events are named by the time, which stands still here: the binder's may be the same.
+    requests.retain(|(what, status)| !(what.ends_with("/events") && *status == 409));
+    let missed = requests.iter().any(|(_, status)| *status == 404);
+    (requests.into_iter().map(|(what, _)| what).collect(), missed)
+}
+
+async fn settled() -> World {
+    let mut world = World::new().await;
+    world.start(Fuse::never());
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_costs_the_provisioner_four_requests() {
+    let mut world = settled().await;
+    let before = world.requests().len();
+    world.add_claim("fast").await;
+    world.until_settled().await;
+    world.events("data").await;
+    let (requests, missed) = since(&world, before);
+    // Intent on, volume, event, intent off.
+    assert_eq!(requests.len(), 4, "{requests:#?}");
+    assert!(!missed, "{requests:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn attaching_costs_three_requests_and_detaching_two_that_are_all_answered() {
+    let mut world = settled().await;
+    world.add_claim("fast").await;
+    world.until_settled().await;
+    for round in 1..=2 {
+        world.events("data").await;
+        let before = world.requests().len();
+        world.attach("n1").await;
+        world.until_attached("n1").await;
+        world.events("data").await;
+        let (requests, missed) = since(&world, before);
+        // Volume kept (or seen to be), intent, status.
+        assert_eq!(requests.len(), 3, "round {round}: {requests:#?}");
+        assert!(!missed, "{requests:#?}");
+
+        let before = world.requests().len();
+        world
+            .delete::<VolumeAttachment>(&Key::cluster("at-n1"))
+            .await;
+        world
+            .until("it is gone", |cluster, _| async move {
+                let key = Key::cluster("at-n1");
+                Ok(cluster.get::<VolumeAttachment>(&key).await?.is_none())
+            })
+            .await;
+        world.events("data").await;
+        let (requests, missed) = since(&world, before);
+        assert_eq!(requests.len(), 2, "round {round}: {requests:#?}");
+        assert!(!missed, "{requests:#?}");
+    }
+}
