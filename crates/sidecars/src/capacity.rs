@@ -41,7 +41,7 @@ mod owner;
 
 use board::{Board, Manager, Room, Spot};
 pub use metrics::Metrics;
-pub use owner::{OwnerError, owner};
+pub use owner::{Above, OwnerError};
 
 /// The least time between two passes.
 const GAP: Duration = Duration::from_secs(1);
@@ -57,8 +57,8 @@ pub struct Config {
     pub immediate: bool,
     /// How often the driver is asked when nothing changes.
     pub poll: Duration,
-    /// Who takes the objects along when it goes.
-    pub owner: Option<OwnerReference>,
+    /// Who takes the objects along when it goes; `None` for nobody.
+    pub owner: Option<Above>,
     /// Calls that are made at once.
     pub workers: usize,
     /// Waits between tries.
@@ -131,6 +131,10 @@ async fn run(process: &Process, driver: Driver, info: &Arc<DriverInfo>, config: 
         Deployment::Central => None,
         Deployment::Node { .. } => Some(place_of(&driver, config.retry).await),
     };
+    let owner = match &config.owner {
+        None => None,
+        Some(above) => Some(above.insist(&process.cluster, config.retry).await),
+    };
     let placed = info.serves(PluginService::VolumeAccessibilityConstraints);
     let news = Arc::new(News::default());
     feed(process, &info.name, fixed.is_none() && placed, &news);
@@ -139,6 +143,7 @@ async fn run(process: &Process, driver: Driver, info: &Arc<DriverInfo>, config: 
         driver,
         name: info.name.clone(),
         manager: Manager::of(&info.name, &config.deployment),
+        owner,
         classes: process.cache(),
         places: match (fixed, placed) {
             (Some(place), _) => Places::Here(place),
@@ -231,6 +236,7 @@ struct Teller {
     driver: Driver,
     name: String,
     manager: Manager,
+    owner: Option<OwnerReference>,
     classes: Cache<StorageClass>,
     places: Places,
     config: Config,
@@ -373,7 +379,9 @@ impl Teller {
         };
         match told {
             None => {
-                let object = self.manager.object(&self.config, spot, &room);
+                let object =
+                    self.manager
+                        .object(&self.config.namespace, self.owner.as_ref(), spot, &room);
                 self.cluster.create(&object).await?;
                 Ok(true)
             }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use orlop_csi::{Deadlines, Driver, DriverInfo, client::ControllerCapability};
-use orlop_model::well_known::sanitise;
-use orlop_runtime::{Metrics, Process};
-use orlop_sidecars::{attacher, provisioner, resizer};
+use orlop_model::{Key, well_known::sanitise};
+use orlop_runtime::{Backoff, Metrics, Process};
+use orlop_sidecars::{RetryMetrics, attacher, capacity, provisioner, resizer};
 
 use super::{programs::Role, settings::View};
 
@@ -17,23 +17,38 @@ pub(super) struct Part {
 }
 
 enum Config {
-    Provisioner(Box<provisioner::Config>),
+    Provisioner(Box<provisioner::Config>, Option<Box<capacity::Config>>),
     Attacher(attacher::Config),
     Resizer(resizer::Config),
 }
 
 impl Part {
     /// Reads a controller's flags.
-    pub(super) fn read(view: &View<'_>, metrics: &Metrics) -> Result<Self, String> {
+    pub(super) fn read(
+        view: &View<'_>,
+        metrics: &Metrics,
+        retries: &RetryMetrics,
+    ) -> Result<Self, String> {
         if let Some(refusal) = view.refusals().into_iter().next() {
             return Err(refusal);
         }
         let config = match view.program.role {
-            Role::Provisioner => Config::Provisioner(Box::new(provisioner(view, metrics)?)),
+            Role::Provisioner => {
+                let mut config = provisioner(view, metrics)?;
+                config.metrics = config.metrics.with_retries(retries.clone());
+                let room = match view.bool("enable-capacity") {
+                    true => Some(Box::new(capacity(view, metrics, &config)?)),
+                    false => None,
+                };
+                Config::Provisioner(Box::new(config), room)
+            }
             Role::Attacher => Config::Attacher(attacher::Config {
                 default_fs_type: view.text("default-fstype"),
                 workers: view.workers("worker-threads")?,
                 retry: view.retry(),
+                reconcile: view.duration("reconcile-sync"),
+                max_entries: i32::try_from(view.int("max-entries")).unwrap_or(0),
+                metrics: retries.clone(),
             }),
             Role::Resizer => Config::Resizer(resizer::Config {
                 extra_modify_metadata: view.bool("extra-modify-metadata"),
@@ -64,7 +79,7 @@ impl Part {
         use ControllerCapability as Can;
         let name = &info.name;
         match &self.config {
-            Config::Provisioner(_) if !info.can(Can::CreateDeleteVolume) => Err(format!(
+            Config::Provisioner(..) if !info.can(Can::CreateDeleteVolume) => Err(format!(
                 "the driver {name} makes no volumes: it lacks CREATE_DELETE_VOLUME"
             )),
             Config::Resizer(_) if !resizer::suits(info) => Err(format!(
@@ -72,7 +87,7 @@ impl Part {
                  MODIFY_VOLUME"
             )),
             // What is not attached by the driver is attached in name.
-            Config::Provisioner(_) | Config::Attacher(_) | Config::Resizer(_) => Ok(()),
+            Config::Provisioner(..) | Config::Attacher(_) | Config::Resizer(_) => Ok(()),
         }
     }
 
@@ -81,7 +96,12 @@ impl Part {
         let deadlines = Deadlines::all(self.timeout);
         let driver = driver.clone().with_deadlines(deadlines);
         match &self.config {
-            Config::Provisioner(config) => provisioner::start(process, driver, (**config).clone()),
+            Config::Provisioner(config, room) => {
+                if let Some(room) = room {
+                    capacity::start(process, driver.clone(), (**room).clone());
+                }
+                provisioner::start(process, driver, (**config).clone());
+            }
             Config::Attacher(config) => attacher::start(process, driver, config.clone()),
             Config::Resizer(config) => resizer::start(process, driver, config.clone()),
         }
@@ -95,7 +115,15 @@ fn provisioner(view: &View<'_>, metrics: &Metrics) -> Result<provisioner::Config
             .filter(|name| !name.is_empty());
         let node = node
             .ok_or("the NODE_NAME environment variable must be set when using --node-deployment")?;
-        provisioner::Deployment::Node(node)
+        provisioner::Deployment::Node {
+            name: node,
+            immediate: view
+                .bool("node-deployment-immediate-binding")
+                .then(|| Backoff {
+                    first: view.duration("node-deployment-base-delay"),
+                    most: view.duration("node-deployment-max-delay"),
+                }),
+        }
     } else {
         provisioner::Deployment::Central
     };
@@ -128,6 +156,36 @@ fn provisioner(view: &View<'_>, metrics: &Metrics) -> Result<provisioner::Config
         retry: view.retry(),
         metrics: provisioner::Metrics::register(&mut metrics.registry()),
         ..provisioner::Config::default()
+    })
+}
+
+fn capacity(
+    view: &View<'_>,
+    metrics: &Metrics,
+    beside: &provisioner::Config,
+) -> Result<capacity::Config, String> {
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let namespace =
+        set("NAMESPACE").ok_or("NAMESPACE env var not set: needed by --enable-capacity")?;
+    let level = view.int("capacity-ownerref-level");
+    let owner = match u8::try_from(level) {
+        Err(_) => None,
+        Ok(level) => {
+            let name =
+                set("POD_NAME").ok_or("POD_NAME env var not set: needed by --enable-capacity")?;
+            let pod = Key::namespaced(&namespace, name);
+            Some(capacity::Above { pod, level })
+        }
+    };
+    Ok(capacity::Config {
+        namespace,
+        deployment: beside.deployment.clone(),
+        immediate: view.bool("capacity-for-immediate-binding"),
+        poll: view.duration("capacity-poll-interval"),
+        owner,
+        workers: view.workers("capacity-threads")?,
+        retry: view.retry(),
+        metrics: capacity::Metrics::register(&mut metrics.registry()),
     })
 }
 

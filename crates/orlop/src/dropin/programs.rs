@@ -289,9 +289,6 @@ const LOGGING: &[Flag] = &[
     moot("skip_log_headers", Bool, "false", "Taken, without effect."),
 ];
 
-const NO_CAPACITY: Support =
-    Support::DefaultOnly("capacity objects are not published yet; leave the flag out");
-
 static PROVISIONER: Program = Program {
     name: "csi-provisioner",
     role: Role::Provisioner,
@@ -331,7 +328,12 @@ static PROVISIONER: Program = Program {
             "5m",
             "How often snapshots are looked through for finalizers that a crash left; 0 for never.",
         ),
-        moot("capacity-threads", Int, "1", "Taken, without effect."),
+        done(
+            "capacity-threads",
+            Int,
+            "1",
+            "How many calls for room are made at once.",
+        ),
         done(
             "timeout",
             Duration,
@@ -375,27 +377,25 @@ static PROVISIONER: Program = Program {
             "5",
             "Taken, without effect.",
         ),
-        flag(
+        done(
             "enable-capacity",
             Bool,
             "false",
-            NO_CAPACITY,
             "Publish CSIStorageCapacity objects.",
         ),
-        flag(
+        done(
             "capacity-for-immediate-binding",
             Bool,
             "false",
-            NO_CAPACITY,
             "Publish them also for classes that bind immediately.",
         ),
-        moot(
+        done(
             "capacity-poll-interval",
             Duration,
             "1m",
             "How often the driver is asked for its room.",
         ),
-        moot(
+        done(
             "capacity-ownerref-level",
             Int,
             "1",
@@ -407,23 +407,23 @@ static PROVISIONER: Program = Program {
             "false",
             "One provisioner per node; needs $NODE_NAME.",
         ),
-        moot(
+        done(
             "node-deployment-immediate-binding",
             Bool,
             "true",
             "With one per node: serve classes that bind immediately.",
         ),
-        moot(
+        done(
             "node-deployment-base-delay",
             Duration,
             "20s",
-            "Taken, without effect.",
+            "With one per node: how long nodes wait at first before one takes a claim.",
         ),
-        moot(
+        done(
             "node-deployment-max-delay",
             Duration,
             "60s",
-            "Taken, without effect.",
+            "With one per node: how long they wait at most.",
         ),
         done(
             "controller-publish-readonly",
@@ -473,7 +473,7 @@ static ATTACHER: Program = Program {
             "10",
             "Attachments, and as many detachments, worked on at once.",
         ),
-        moot(
+        done(
             "max-entries",
             Int,
             "0",
@@ -485,7 +485,7 @@ static ATTACHER: Program = Program {
             "",
             "The file system of volumes that name none.",
         ),
-        moot(
+        done(
             "reconcile-sync",
             Duration,
             "1m",

@@ -9,7 +9,7 @@ use orlop_csi::{
 };
 use orlop_model::{ObjectRef, well_known::sanitise};
 use orlop_runtime::{Metrics, Process};
-use orlop_sidecars::liveness;
+use orlop_sidecars::{RetryMetrics, liveness};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
@@ -30,7 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) fn alone(view: &View<'_>) -> Result<()> {
     let common = Common::read(view).map_err(|why| anyhow!(why))?;
     let metrics = Metrics::default();
-    let part = Part::read(view, &metrics).map_err(|why| anyhow!(why))?;
+    let retries = RetryMetrics::register(&mut metrics.registry());
+    let part = Part::read(view, &metrics, &retries).map_err(|why| anyhow!(why))?;
     let role = view.program.role;
     run(Beside {
         common,
@@ -64,6 +65,7 @@ pub(super) fn together(given: &Given, log: &str) -> Result<()> {
     }
     let chosen = choose(&list, &numbered())?;
     let metrics = Metrics::default();
+    let retries = RetryMetrics::register(&mut metrics.registry());
     let mut parts = Vec::new();
     for index in chosen {
         let (name, role) = CONTROLLERS[index];
@@ -72,7 +74,7 @@ pub(super) fn together(given: &Given, log: &str) -> Result<()> {
         } else {
             Wanted::IfItSuits
         };
-        match Part::read(&view(role, name), &metrics) {
+        match Part::read(&view(role, name), &metrics, &retries) {
             Ok(part) => parts.push((part, wanted)),
             Err(why) if wanted == Wanted::IfItSuits && !Part::is_built(role) => {
                 info!(controller = name, why, "left out");

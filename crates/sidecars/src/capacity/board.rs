@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use orlop_model::{
-    CsiStorageCapacity, Meta, Quantity,
+    CsiStorageCapacity, Meta, OwnerReference, Quantity,
     selector::LabelSelector,
     well_known::{CAPACITY_DRIVER, CAPACITY_MANAGER},
 };
 
-use super::Config;
 use crate::provisioner::{Deployment, topology::Segment};
 
 /// The longest value of a label.
@@ -85,13 +84,19 @@ impl Manager {
     }
 
     /// A new object.
-    pub(super) fn object(&self, config: &Config, spot: &Spot, room: &Room) -> CsiStorageCapacity {
+    pub(super) fn object(
+        &self,
+        namespace: &str,
+        owner: Option<&OwnerReference>,
+        spot: &Spot,
+        room: &Room,
+    ) -> CsiStorageCapacity {
         CsiStorageCapacity {
             metadata: Meta {
                 generate_name: "csisc-".to_owned(),
-                namespace: config.namespace.clone(),
+                namespace: namespace.to_owned(),
                 labels: self.labels.clone(),
-                owner_references: config.owner.clone().into_iter().collect(),
+                owner_references: owner.cloned().into_iter().collect(),
                 ..Meta::default()
             },
             storage_class_name: spot.class.clone(),

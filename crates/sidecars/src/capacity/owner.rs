@@ -1,7 +1,9 @@
 //! Who owns the objects that tell capacity, so that they go when the driver's workload goes.
 
 use orlop_model::{Key, Kind, Meta, OwnerReference, Pod, ReplicaSet};
-use orlop_runtime::{ApiError, Cluster};
+use orlop_runtime::{ApiError, Backoff, Cluster};
+use tokio::time::sleep;
+use tracing::warn;
 
 /// Why an owner can't be found.
 #[derive(Debug, thiserror::Error)]
@@ -20,23 +22,51 @@ pub enum OwnerError {
     Read(#[from] ApiError),
 }
 
-/// The owner so many steps above a pod: 0 for the pod, 1 for what controls it (a DaemonSet,
-/// StatefulSet or ReplicaSet), 2 for what controls that (a Deployment).
-///
-/// # Errors
-/// If somebody on the way isn't there, can't be read or has no controller.
-pub async fn owner(cluster: &Cluster, pod: &Key, level: u8) -> Result<OwnerReference, OwnerError> {
-    let found = cluster.get::<Pod>(pod).await?;
-    let found = found.ok_or_else(|| OwnerError::Missing(format!("Pod {pod}")))?;
-    let mut owner = reference(&found);
-    let mut meta = found.metadata;
-    for step in 1..=level {
-        owner = controller(&owner, &meta)?;
-        if step < level {
-            meta = read(cluster, pod, &owner).await?;
+/// The owner so many steps above a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Above {
+    /// The pod.
+    pub pod: Key,
+    /// 0 for the pod, 1 for what controls it (a DaemonSet, StatefulSet or ReplicaSet), 2 for
+    /// what controls that (a Deployment).
+    pub level: u8,
+}
+
+impl Above {
+    /// Finds the owner.
+    ///
+    /// # Errors
+    /// If somebody on the way isn't there, can't be read or has no controller.
+    pub async fn find(&self, cluster: &Cluster) -> Result<OwnerReference, OwnerError> {
+        let Self { pod, level } = self;
+        let found = cluster.get::<Pod>(pod).await?;
+        let found = found.ok_or_else(|| OwnerError::Missing(format!("Pod {pod}")))?;
+        let mut owner = reference(&found);
+        let mut meta = found.metadata;
+        for step in 1..=*level {
+            owner = controller(&owner, &meta)?;
+            if step < *level {
+                meta = read(cluster, pod, &owner).await?;
+            }
+        }
+        Ok(owner)
+    }
+
+    /// Finds the owner, however long it takes.
+    pub(super) async fn insist(&self, cluster: &Cluster, retry: Backoff) -> OwnerReference {
+        let mut failures = 0;
+        loop {
+            match self.find(cluster).await {
+                Ok(owner) => return owner,
+                Err(error) => {
+                    failures += 1;
+                    warn!(%error, "nobody is found to own what tells capacity; asking again");
+                    // No event tells: pods are not watched here.
+                    sleep(retry.after(failures)).await;
+                }
+            }
         }
     }
-    Ok(owner)
 }
 
 fn reference<K: Kind>(object: &K) -> OwnerReference {

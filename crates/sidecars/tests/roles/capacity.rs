@@ -199,3 +199,48 @@ async fn a_node_without_room_takes_no_claim() {
     world.fake.state().room.clear();
     world.until_settled().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_tells_room_belongs_to_who_runs_the_driver() {
+    use orlop_model::{Pod, ReplicaSet};
+    use orlop_sidecars::capacity::{Above, OwnerError};
+    let world = World::new().await;
+    let set = json!({
+        "metadata": {"name": "set", "namespace": "default", "ownerReferences": [{
+            "apiVersion": "example.com/v1", "kind": "Driver", "name": "driver", "uid": "u-deploy",
+            "controller": true, "blockOwnerDeletion": true,
+        }]},
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {
+                "metadata": {"labels": {"a": "b"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            },
+        },
+    });
+    let set = world.create::<ReplicaSet>(set).await;
+    let owners = json!([{
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set", "uid": set.metadata.uid,
+        "controller": true,
+    }]);
+    world
+        .create::<Pod>(json!({
+            "metadata": {"name": "pod", "namespace": "default", "ownerReferences": owners},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        }))
+        .await;
+    let find = async |level| {
+        let pod = Key::namespaced("default", "pod");
+        Above { pod, level }.find(&world.cluster).await
+    };
+    for (level, kind, name) in [
+        (0, "Pod", "pod"),
+        (1, "ReplicaSet", "set"),
+        (2, "Driver", "driver"),
+    ] {
+        let owner = find(level).await.expect("it is there");
+        assert_eq!((owner.kind.as_str(), owner.name.as_str()), (kind, name));
+        assert_eq!(owner.block_owner_deletion, None);
+    }
+    assert!(matches!(find(3).await, Err(OwnerError::Unknown(_))));
+}

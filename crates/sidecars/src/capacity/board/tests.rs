@@ -12,7 +12,7 @@ fn told(manager: &Manager, name: &str, spot: &Spot) -> CsiStorageCapacity {
         free: 7,
         largest: Some(5),
     };
-    let mut object = manager.object(&Config::default(), spot, &room);
+    let mut object = manager.object("ns", None, spot, &room);
     object.metadata.name = name.to_owned();
     object
 }
