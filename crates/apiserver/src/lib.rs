@@ -25,6 +25,8 @@ mod collector;
 pub mod definitions;
 pub mod discovery;
 mod document;
+#[cfg(test)]
+mod fuzz;
 pub mod http;
 pub mod kinds;
 mod limits;

@@ -151,7 +151,11 @@ impl Refusal {
     /// Fields of a body that is no object of its own are wrong.
     pub(crate) fn invalid_named(subject: &str, errors: &[FieldError]) -> Self {
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        let message = format!("{subject} \"\" is invalid: {}", texts.join(", "));
+        let text = match texts.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let message = format!("{subject} \"\" is invalid: {text}");
         let causes: Vec<Value> = errors.iter().map(FieldError::cause).collect();
         let mut refusal = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
         let (kind, group) = subject.split_once('.').unwrap_or((subject, ""));
@@ -187,7 +191,7 @@ impl Refusal {
 
     /// A patch can't be applied to the object.
     pub fn unprocessable(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about_nothing()
     }
 
     /// The resource has no such verb.
@@ -268,6 +272,22 @@ impl Refusal {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message).about_nothing()
     }
 
+    /// What the original has no reason for, and calls a failure of its own.
+    pub fn unclassified(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
+    /// A patch makes something of an object that its kind has no place for. The object itself
+    /// isn't repeated: it may be a Secret.
+    pub fn patch(kind: &KindInfo, name: &str, why: &str) -> Self {
+        let subject = format!("{}/{name}", kind.kind);
+        let error = FieldError::invalid("patch", &subject.into(), why);
+        let message = format!(" \"\" is invalid: {error}");
+        let mut refusal = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
+        refusal.details = json!({ "causes": [error.cause()] });
+        refusal
+    }
+
     /// The server itself failed.
     pub fn internal(message: impl fmt::Display) -> Self {
         let message = format!("Internal error occurred: {message}");
@@ -294,9 +314,11 @@ impl Refusal {
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
             "code": self.code.as_u16(),
         });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
         if !self.details.is_null() {
             status["details"] = self.details.clone();
         }
@@ -369,6 +391,8 @@ pub struct FieldError {
 pub enum Fault {
     /// It is missing.
     Required,
+    /// Its value is of another type.
+    TypeInvalid(Value),
     /// Its value is wrong.
     Invalid(Value),
     /// It may not be set, or not be changed.
@@ -441,6 +465,7 @@ impl FieldError {
     fn reason(&self) -> &'static str {
         match self.fault {
             Fault::Required => "FieldValueRequired",
+            Fault::TypeInvalid(_) => "FieldValueTypeInvalid",
             Fault::Invalid(_) => "FieldValueInvalid",
             Fault::Forbidden => "FieldValueForbidden",
             Fault::NotSupported(..) => "FieldValueNotSupported",
@@ -454,7 +479,9 @@ impl FieldError {
     fn text(&self) -> String {
         let what = match &self.fault {
             Fault::Required => "Required value".to_owned(),
-            Fault::Invalid(value) => format!("Invalid value: {value}"),
+            Fault::Invalid(value) | Fault::TypeInvalid(value) => {
+                format!("Invalid value: {value}")
+            }
             Fault::Forbidden => "Forbidden".to_owned(),
             Fault::NotSupported(value, supported) => {
                 format!(

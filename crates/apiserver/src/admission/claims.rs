@@ -17,7 +17,8 @@ pub(super) const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
 pub(super) fn validate(claim: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = &claim["spec"];
-    errors.extend(access_mode_errors(&spec["accessModes"]));
+    let missing = "at least 1 access mode is required";
+    errors.extend(access_mode_errors(&spec["accessModes"], missing));
     let storage = &spec["resources"]["requests"]["storage"];
     if storage.is_null() {
         errors.push(FieldError::required("spec.resources[storage]", ""));
@@ -49,14 +50,11 @@ pub(super) fn class_name_error(spec: &Value) -> Option<FieldError> {
 }
 
 /// Rules shared by claims and volumes.
-pub(super) fn access_mode_errors(modes: &Value) -> Vec<FieldError> {
+pub(super) fn access_mode_errors(modes: &Value, missing: &str) -> Vec<FieldError> {
     let field = "spec.accessModes";
     let all = modes.as_array().map_or(&[][..], Vec::as_slice);
     if all.is_empty() {
-        return vec![FieldError::required(
-            field,
-            "at least 1 access mode is required",
-        )];
+        return vec![FieldError::required(field, missing)];
     }
     let mut errors: Vec<FieldError> = all
         .iter()

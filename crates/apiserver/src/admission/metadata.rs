@@ -168,13 +168,13 @@ const QUALIFIED_NAME: &str = "name part must consist of alphanumeric characters,
     and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
     '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
-const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric \
+pub(crate) const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric \
     characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. \
     'MyValue',  or 'my_value',  or '12345', regex used for validation is \
     '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 /// What is wrong with a qualified name such as `example.com/name`, if anything.
-fn key_fault(key: &str) -> Option<String> {
+pub(crate) fn key_fault(key: &str) -> Option<String> {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),

@@ -26,6 +26,7 @@ use crate::store::{Key, State};
 
 pub(crate) use accounts::{TOKEN_VOLUME, admit as admit_account};
 pub(crate) use defaults::defaults;
+pub(crate) use metadata::{LABEL_VALUE, key_fault};
 pub(crate) use namespaces::{admit_delete, refusal as namespace_refusal};
 pub(crate) use pods::qos_class;
 pub(crate) use workloads::{first_status, select_by_uid};

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::claims;
 use crate::refusal::{Fault, FieldError};
-use crate::registry::{metadata, text};
+use crate::registry::{DNS_SUBDOMAIN, metadata, text};
 
 /// StorageObjectInUseProtection: new objects carry the finalizer that keeps them while in use.
 pub(super) fn protect(object: &mut Value, finalizer: &str) {
@@ -47,7 +47,7 @@ pub(super) fn validate_attachment_change(before: &Value, after: &Value) -> Vec<F
     }
     vec![FieldError::invalid(
         "spec",
-        &after["spec"],
+        &Value::Null,
         "field is immutable",
     )]
 }
@@ -82,8 +82,9 @@ pub(super) fn validate_node(node: &Value) -> Vec<FieldError> {
 
 pub(super) fn validate_capacity(capacity: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if text(capacity, "/storageClassName").is_empty() {
-        errors.push(FieldError::required("storageClassName", ""));
+    if let Some(fault) = DNS_SUBDOMAIN.fault(text(capacity, "/storageClassName")) {
+        let class = text(capacity, "/storageClassName").into();
+        errors.push(FieldError::invalid("storageClassName", &class, fault));
     }
     for field in ["capacity", "maximumVolumeSize"] {
         if let Some(size) = capacity.get(field)

@@ -21,10 +21,14 @@ const NOT_SOURCES: &[&str] = &[
 const RECLAIM: &[&str] = &["Delete", "Recycle", "Retain"];
 
 pub(super) fn validate(volume: &Value) -> Vec<FieldError> {
-    let mut errors = claims::access_mode_errors(&volume["spec"]["accessModes"]);
+    let mut errors = claims::access_mode_errors(&volume["spec"]["accessModes"], "");
     let spec = &volume["spec"];
     match spec["capacity"].get("storage") {
-        None => errors.push(FieldError::required("spec.capacity", "")),
+        None => {
+            errors.push(FieldError::required("spec.capacity", ""));
+            let (field, given) = ("spec.capacity", &spec["capacity"]);
+            errors.push(FieldError::not_supported(field, given, &["storage"]));
+        }
         Some(size) => errors.extend(claims::size_error("spec.capacity[storage]", size)),
     }
     let policy = &spec["persistentVolumeReclaimPolicy"];

@@ -237,7 +237,7 @@ fn validate_versions(spec: &Value, errors: &mut Vec<FieldError>) {
             }
             validate_schema(schema, &field, false, errors);
         } else {
-            errors.push(FieldError::required(field, "schemas are required"));
+            errors.push(FieldError::required(field, ""));
         }
         if !version["subresources"]["scale"].is_null() {
             let field = format!("{path}.subresources.scale");

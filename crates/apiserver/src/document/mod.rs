@@ -60,8 +60,10 @@ pub struct Source {
     repeated: Vec<Mistake>,
     /// The JSON text: mistakes are told in the order of its fields.
     text: Option<Bytes>,
-    /// What precedes each mistake.
-    prefix: &'static str,
+    /// What is wrong with the operations of a JSON patch.
+    operations: Vec<String>,
+    /// Whether it is a patch.
+    patch: bool,
 }
 
 /// Reads a body.
@@ -84,10 +86,36 @@ pub(crate) fn read(form: Form, body: &Bytes) -> Result<Document, Unreadable> {
 }
 
 impl Source {
-    /// The same text as a JSON patch, whose mistakes are called so.
-    pub(crate) fn of_json_patch(mut self) -> Self {
-        self.prefix = "json patch ";
+    /// The same text as a patch, which tells nothing of the order of an object's fields.
+    pub(crate) fn of_patch(mut self) -> Self {
+        self.text = None;
+        self.patch = true;
         self
+    }
+
+    /// The same text as a JSON patch, whose operations have these fields.
+    pub(crate) fn of_json_patch(self, operations: &Value) -> Self {
+        const KNOWN: [&str; 4] = ["op", "path", "from", "value"];
+        let mut unknown = BTreeSet::new();
+        for (at, operation) in operations.as_array().into_iter().flatten().enumerate() {
+            let fields = operation.as_object().into_iter().flatten();
+            let others = fields.filter(|(name, _)| !KNOWN.contains(&name.as_str()));
+            unknown.extend(others.map(|(name, _)| format!("[{at}].{name}")));
+        }
+        let mistakes = self.fields(&unknown).into_iter();
+        let operations = mistakes
+            .map(|mistake| format!("json patch {mistake}"))
+            .collect();
+        Self {
+            operations,
+            ..Self::default()
+        }
+        .of_patch()
+    }
+
+    /// Whether the text is a patch rather than an object.
+    pub(crate) fn is_patch(&self) -> bool {
+        self.patch
     }
 
     /// Lines on keys of a YAML text that stand twice, as the original's reader has them; empty
@@ -101,14 +129,15 @@ impl Source {
 
     /// What to warn of, given the fields that are unknown.
     pub(crate) fn warnings(&self, unknown: &BTreeSet<String>) -> Vec<String> {
-        let lines = self.lines.iter().cloned();
+        let lines = self.lines.iter().chain(&self.operations).cloned();
         lines.chain(self.fields(unknown)).collect()
     }
 
     /// The same as one error; empty if there is nothing to tell.
     pub(crate) fn error(&self, unknown: &BTreeSet<String>) -> String {
         let lines = Some(self.yaml_error()).filter(|text| !text.is_empty());
-        let all: Vec<String> = lines.into_iter().chain(self.fields(unknown)).collect();
+        let lines = lines.into_iter().chain(self.operations.iter().cloned());
+        let all: Vec<String> = lines.chain(self.fields(unknown)).collect();
         all.join(", ")
     }
 
@@ -121,7 +150,7 @@ impl Source {
             }
         };
         let text = |mistake| match mistake {
-            Mistake::Repeated(path) => format!("{}duplicate field \"{path}\"", self.prefix),
+            Mistake::Repeated(path) => format!("duplicate field \"{path}\""),
             Mistake::Unknown(path) => format!("unknown field \"{path}\""),
         };
         ordered.into_iter().map(text).collect()

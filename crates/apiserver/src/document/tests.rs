@@ -128,6 +128,10 @@ second: document
     );
     assert_eq!(yaml(""), Value::Null);
     assert_eq!(
+        yaml("a: |\n  x\nb: |\n  y"),
+        json!({ "a": "x\n", "b": "y" })
+    );
+    assert_eq!(
         yaml(r#"{"a": [1, null, "x"]}"#),
         json!({ "a": [1, null, "x"] })
     );

@@ -20,7 +20,11 @@ pub(super) fn read(text: &[u8]) -> Result<(Value, Vec<String>), Unreadable> {
     options.emit_comments = false;
     options.flow_nesting_limit = DEEPEST + 1;
     options.block_nesting_limit = DEEPEST + 1;
-    let mut reader = Reader::default();
+    let mut reader = Reader {
+        // A text may lack the end of its last line.
+        unended: (!text.ends_with('\n')).then(|| text.chars().count()),
+        ..Reader::default()
+    };
     for event in Parser::new_from_str_with_options(text, options) {
         let (event, span) = event.map_err(|error| {
             if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
@@ -74,6 +78,9 @@ struct Reader {
     copied: usize,
     whole: Option<Value>,
     repeated: Vec<String>,
+    /// How many characters there are, if the last line lacks its end: then a block scalar
+    /// that reaches it does, too.
+    unended: Option<usize>,
 }
 
 impl Reader {
@@ -92,6 +99,11 @@ impl Reader {
                     (_, Some("str")) => Value::from(text.as_ref()),
                     (ScalarStyle::Plain, _) => scalar::plain(&text)
                         .ok_or_else(|| malformed(format!("json: unsupported value: {text}")))?,
+                    (ScalarStyle::Literal | ScalarStyle::Folded, _)
+                        if self.unended.is_some_and(|end| span.end.index() >= end) =>
+                    {
+                        Value::from(text.strip_suffix('\n').unwrap_or(&text))
+                    }
                     _ => Value::from(text.as_ref()),
                 };
                 self.put(value, anchor, span.start.line())

@@ -41,6 +41,7 @@ use self::route::Route;
 use self::writes::Writing;
 use crate::access::{Caller, Index, Signer, User};
 use crate::discovery;
+use crate::kinds::Kinds;
 use crate::limits::Limits;
 use crate::openapi;
 use crate::protobuf;
@@ -159,6 +160,10 @@ impl Api {
         B::Error: Into<BoxError>,
     {
         let query = Query::parse(&parts.uri)?;
+        let query = match parts.method {
+            Method::GET | Method::HEAD => query,
+            _ => query.for_write(&parts.method)?,
+        };
         if is_long(parts, route, &query) {
             return self.read(parts, route, &query).await;
         }
@@ -310,13 +315,30 @@ impl Api {
                     return Ok(large_json(parts, &document));
                 }
                 let document = discovery::document(&kinds, other, &accept(parts));
-                let document = document.ok_or_else(Refusal::no_such_path)?;
+                let Some(document) = document else {
+                    return no_document(&kinds, other);
+                };
                 let content_type = HeaderValue::from_static(document.content_type);
                 let body = document.body.to_string().into_bytes();
                 Ok(reply::large(&parts.headers, content_type, body))
             }
         }
     }
+}
+
+/// The answer to a path that names nothing: a group that is known tells so in its own words.
+fn no_document(kinds: &Kinds, path: &str) -> Result<Response<Body>, Refusal> {
+    let mut segments = path.split('/').skip(1);
+    let group = match (segments.next(), segments.next()) {
+        (Some("api"), Some(_)) => Some(""),
+        (Some("apis"), group) => group,
+        _ => None,
+    };
+    let known = |group: &str| kinds.all().any(|kind| kind.group == group);
+    if group.is_some_and(known) {
+        return Err(Refusal::no_such_path());
+    }
+    Ok(reply::text(StatusCode::NOT_FOUND, "404 page not found\n"))
 }
 
 /// Whether a request goes on for as long as its sender likes.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use http::Uri;
+use http::{Method, Uri};
 
 use crate::kinds::KindInfo;
-use crate::refusal::Refusal;
+use crate::refusal::{FieldError, Refusal};
 use crate::registry::Served as _;
 use crate::schema::FieldValidation;
 use crate::selector::{Fields, Labels};
@@ -28,6 +28,8 @@ pub(super) struct Query {
     pub(super) bookmarks: bool,
     pub(super) initial_events: Option<bool>,
     pub(super) dry_run: bool,
+    dry_run_texts: Vec<String>,
+    field_validation_text: String,
     pub(super) field_manager: String,
     pub(super) field_validation: FieldValidation,
     pub(super) force: bool,
@@ -69,24 +71,21 @@ impl Query {
             "fieldSelector" => self.field_selector = value,
             "resourceVersion" => self.resource_version = value,
             "resourceVersionMatch" => self.resource_version_match = value,
-            "limit" => self.limit = number(name, &value)?.filter(|&limit| limit > 0),
+            "limit" => {
+                let limit: Option<i64> = number(&value)?;
+                let limit = limit.and_then(|limit| usize::try_from(limit).ok());
+                self.limit = limit.filter(|&limit| limit > 0);
+            }
             "continue" => self.continue_token = value,
             "timeout" => self.timeout = duration(&value)?,
-            "timeoutSeconds" => self.timeout_seconds = number(name, &value)?,
+            "timeoutSeconds" => self.timeout_seconds = number(&value)?,
             "allowWatchBookmarks" => self.bookmarks = flag(&value),
             "sendInitialEvents" => self.initial_events = Some(flag(&value)),
-            "dryRun" => self.dry_run = dry_run(&value)?,
+            "dryRun" => self.dry_run_texts.push(value),
             "fieldManager" => self.field_manager = value,
-            "fieldValidation" => {
-                self.field_validation = FieldValidation::parse(&value).ok_or_else(|| {
-                    Refusal::bad_request(format!(
-                        "fieldValidation: Unsupported value: {value:?}: supported values: \
-                         \"Ignore\", \"Strict\", \"Warn\""
-                    ))
-                })?;
-            }
+            "fieldValidation" => self.field_validation_text = value,
             "force" => self.force = flag(&value),
-            "gracePeriodSeconds" => self.grace = number(name, &value)?,
+            "gracePeriodSeconds" => self.grace = number(&value)?,
             "propagationPolicy" => self.propagation = value,
             "orphanDependents" => self.orphan_dependents = flag(&value),
             "includeObject" => {
@@ -100,24 +99,69 @@ impl Query {
             "follow" => self.logs.follow = flag(&value),
             "previous" => self.logs.previous = flag(&value),
             "timestamps" => self.logs.timestamps = flag(&value),
-            "tailLines" => self.logs.tail_lines = number(name, &value)?,
-            "limitBytes" => self.logs.limit_bytes = number(name, &value)?,
-            "sinceSeconds" => self.logs.since_seconds = number(name, &value)?,
+            "tailLines" => self.logs.tail_lines = number(&value)?,
+            "limitBytes" => self.logs.limit_bytes = number(&value)?,
+            "sinceSeconds" => self.logs.since_seconds = number(&value)?,
             "sinceTime" => self.logs.since_time = value,
             _ => {}
         }
         Ok(())
     }
 
+    /// Takes over what only writes heed, or says what is wrong with it.
+    pub(super) fn for_write(mut self, method: &Method) -> Result<Self, Refusal> {
+        let subject = match *method {
+            Method::POST => "CreateOptions.meta.k8s.io",
+            Method::PUT => "UpdateOptions.meta.k8s.io",
+            Method::PATCH => "PatchOptions.meta.k8s.io",
+            _ => "DeleteOptions.meta.k8s.io",
+        };
+        let mut errors = Vec::new();
+        self.dry_run_texts.retain(|text| !text.is_empty());
+        self.dry_run = !self.dry_run_texts.is_empty();
+        if self.dry_run_texts.iter().any(|text| text != "All") {
+            let asked = self.dry_run_texts.clone().into();
+            errors.push(FieldError::not_supported("dryRun", &asked, &["All"]));
+        }
+        match FieldValidation::parse(&self.field_validation_text) {
+            Some(validation) => self.field_validation = validation,
+            None => {
+                let asked = self.field_validation_text.as_str().into();
+                let supported = &["", "Ignore", "Strict", "Warn"];
+                errors.push(FieldError::not_supported(
+                    "fieldValidation",
+                    &asked,
+                    supported,
+                ));
+            }
+        }
+        if errors.is_empty() {
+            Ok(self)
+        } else {
+            Err(Refusal::invalid_named(subject, &errors))
+        }
+    }
+
     /// The revision asked for; none for "the newest" and for "any".
     pub(super) fn revision(&self) -> Result<Option<u64>, Refusal> {
         match self.resource_version.as_str() {
             "" | "0" => Ok(None),
-            text => text
-                .parse()
-                .map(Some)
-                .map_err(|_| Refusal::bad_request(format!("invalid resource version: \"{text}\""))),
+            text => text.parse().map(Some).map_err(|_| {
+                Refusal::bad_request(format!(
+                    "invalid resource version: resourceVersion: Invalid value: {text:?}: \
+                         strconv.ParseUint: parsing {text:?}: invalid syntax"
+                ))
+            }),
         }
+    }
+
+    /// The revision to watch from, of which the original says otherwise that it is none.
+    pub(super) fn watched_revision(&self) -> Result<Option<u64>, Refusal> {
+        self.revision().map_err(|refusal| {
+            let message = refusal.message;
+            let bare = message.strip_prefix("invalid resource version: ");
+            Refusal::unclassified(bare.unwrap_or(&message))
+        })
     }
 
     pub(super) fn selection(&self, kind: &'static KindInfo) -> Result<Selection, Refusal> {
@@ -162,13 +206,14 @@ fn flag(value: &str) -> bool {
     !matches!(value.to_ascii_lowercase().as_str(), "false" | "0")
 }
 
-fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<Option<T>, Refusal> {
+fn number<T: std::str::FromStr>(value: &str) -> Result<Option<T>, Refusal> {
     if value.is_empty() {
         return Ok(None);
     }
+    // The words are those that clients know from the original.
     value.parse().map(Some).map_err(|_| {
         Refusal::bad_request(format!(
-            "parameter {name}: \"{value}\" is not a valid number"
+            "strconv.ParseInt: parsing {value:?}: invalid syntax"
         ))
     })
 }
@@ -207,15 +252,5 @@ fn duration(text: &str) -> Result<Option<Duration>, Refusal> {
                 "invalid timeout specified in the request URL - time: invalid duration {text:?}"
             ))),
         },
-    }
-}
-
-fn dry_run(value: &str) -> Result<bool, Refusal> {
-    match value {
-        "" => Ok(false),
-        "All" => Ok(true),
-        other => Err(Refusal::bad_request(format!(
-            "dryRun: Unsupported value: \"{other}\": supported values: \"All\""
-        ))),
     }
 }

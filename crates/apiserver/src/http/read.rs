@@ -15,7 +15,7 @@ use super::{Api, reply};
 use crate::kinds::KindInfo;
 use crate::protobuf;
 use crate::refusal::{FieldError, Refusal};
-use crate::registry::{Served as _, Target, resource_of};
+use crate::registry::{Served as _, Target, resource_of, text};
 use crate::store::{Expired, Place, Stored, Wanted};
 use crate::table;
 
@@ -300,21 +300,43 @@ fn partial_message(object: &Value) -> Vec<u8> {
     protobuf::message(META, PARTIAL, object).unwrap_or_default()
 }
 
+/// The form of continue tokens.
+const TOKEN_VERSION: &str = "meta.k8s.io/v1";
+
 fn continue_token(revision: u64, (namespace, name): &Place) -> String {
     let start = [namespace, name];
-    let token = json!({ "v": "meta.k8s.io/v1", "rv": revision, "start": start });
+    let token = json!({ "v": TOKEN_VERSION, "rv": revision, "start": start });
     URL_SAFE_NO_PAD.encode(token.to_string())
 }
 
 fn parse_continue(token: &str) -> Result<(u64, Place), Refusal> {
     let parse = || {
-        let token = URL_SAFE_NO_PAD.decode(token).ok()?;
-        let token: Value = serde_json::from_slice(&token).ok()?;
+        let token = URL_SAFE_NO_PAD
+            .decode(token)
+            .map_err(|_| "illegal base64 data".to_owned())?;
+        let token: Value = serde_json::from_slice(&token).map_err(|_| {
+            let first = char::from(token.first().copied().unwrap_or(b' '));
+            format!("invalid character {first:?} looking for beginning of value")
+        })?;
+        let version = text(&token, "/v");
+        if version != TOKEN_VERSION {
+            return Err(format!(
+                "server does not recognize this encoded version {version}"
+            ));
+        }
         let start = &token["start"];
-        let place = (start[0].as_str()?.into(), start[1].as_str()?.into());
-        Some((token["rv"].as_u64()?, place))
+        match (start[0].as_str(), start[1].as_str(), token["rv"].as_u64()) {
+            (Some(namespace), Some(name), Some(revision)) => {
+                Ok((revision, (namespace.into(), name.into())))
+            }
+            _ => Err("it names no object".to_owned()),
+        }
     };
-    parse().ok_or_else(|| Refusal::bad_request("continue key is not valid"))
+    parse().map_err(|why| {
+        Refusal::bad_request(format!(
+            "invalid continue token: continue key is not valid: {why}"
+        ))
+    })
 }
 
 fn list_expired(expired: Expired, continue_token: &str) -> Refusal {
@@ -328,4 +350,28 @@ fn list_expired(expired: Expired, continue_token: &str) -> Refusal {
         "The provided continue parameter is too old to display a consistent list result. You \
          must start a new list without the continue parameter.",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_continue_token_is_refused_or_says_what_it_said() {
+        let token = continue_token(7, &("default".into(), "a".into()));
+        let other = URL_SAFE_NO_PAD.encode(r#"{"v":"meta.k8s.io/v1","rv":1,"start":["","x"]}"#);
+        let corpus: &[&[u8]] = &[token.as_bytes(), other.as_bytes()];
+        crate::fuzz::run("continue tokens", corpus, |bytes| {
+            let Ok(text) = std::str::from_utf8(bytes) else {
+                return;
+            };
+            if let Ok((revision, place)) = parse_continue(text) {
+                let again = continue_token(revision, &place);
+                let (then, there) = parse_continue(&again).expect("ours");
+                assert_eq!((then, there), (revision, place));
+            }
+        });
+        let (revision, place) = parse_continue(&token).expect("ours");
+        assert_eq!((revision, place), (7, ("default".into(), "a".into())));
+    }
 }

@@ -17,7 +17,7 @@ use super::query::{Query, Selection};
 use super::{Api, reply};
 use crate::kinds::KindInfo;
 use crate::protobuf;
-use crate::refusal::Refusal;
+use crate::refusal::{FieldError, Refusal};
 use crate::registry::{Served as _, resource_of};
 use crate::store::{self, Event, Expired, Feed, Scope, Sort, Stored};
 use crate::table;
@@ -63,7 +63,7 @@ impl Api {
     ) -> Result<Response<Body>, Refusal> {
         let selection = query.selection(kind)?;
         check_initial_events(query)?;
-        let asked = query.revision()?;
+        let asked = query.watched_revision()?;
         let seconds = query
             .timeout_seconds
             .filter(|&seconds| seconds > 0)
@@ -134,25 +134,28 @@ impl Api {
 }
 
 fn check_initial_events(query: &Query) -> Result<(), Refusal> {
-    let refuse = |why: &str| {
-        Err(Refusal::unprocessable(format!(
-            "ListOptions.meta.k8s.io \"\" is invalid: {why}"
-        )))
-    };
-    match (query.initial_events, query.resource_version_match.as_str()) {
-        (Some(_), "NotOlderThan") | (None, "") => Ok(()),
-        (Some(_), "") => refuse(
-            "resourceVersionMatch: Forbidden: sendInitialEvents requires setting \
-             resourceVersionMatch to NotOlderThan",
-        ),
-        (Some(_), other) => refuse(&format!(
-            "resourceVersionMatch: Unsupported value: \"{other}\": supported values: \
-             \"NotOlderThan\""
-        )),
-        (None, _) => {
-            refuse("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch")
+    let field = "resourceVersionMatch";
+    let asked = query.resource_version_match.as_str();
+    let mut errors = Vec::new();
+    match (query.initial_events, asked) {
+        (Some(_), "NotOlderThan") | (None, "") => return Ok(()),
+        (Some(_), "") => {
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            errors.push(FieldError::forbidden(field, why));
+        }
+        (initial, _) => {
+            if initial.is_none() {
+                let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents \
+                           is provided";
+                errors.push(FieldError::forbidden(field, why));
+            }
+            if asked != "NotOlderThan" {
+                let supported = &["NotOlderThan"];
+                errors.push(FieldError::not_supported(field, &asked.into(), supported));
+            }
         }
     }
+    Err(Refusal::invalid_named("ListOptions.meta.k8s.io", &errors))
 }
 
 impl Watch {

@@ -85,7 +85,7 @@ impl Writing<'_> {
                         refusal.message = error.to_string();
                         refusal
                     }
-                    DecodeError::Magic | DecodeError::Malformed => {
+                    DecodeError::Magic | DecodeError::Malformed | DecodeError::Deep => {
                         Refusal::bad_request(error.to_string())
                     }
                 })?;
@@ -127,13 +127,13 @@ impl Writing<'_> {
             (PatchFormat::Merge, _) => Refusal::bad_request("invalid JSON patch"),
             (_, why) => Refusal::bad_request(format!("error decoding patch: {why}")),
         })?;
-        Ok(match format {
-            PatchFormat::Json => Document {
-                source: read.source.of_json_patch(),
-                ..read
-            },
-            PatchFormat::Merge | PatchFormat::Strategic => read,
-        })
+        check_patch(format, &read.value)?;
+        let Document { value, source } = read;
+        let source = match format {
+            PatchFormat::Json => source.of_json_patch(&value),
+            PatchFormat::Merge | PatchFormat::Strategic => source.of_patch(),
+        };
+        Ok(Document { value, source })
     }
 
     /// The body as a configuration to apply.
@@ -318,10 +318,15 @@ impl Api {
                     .await?;
                 return Ok(self.written(writing, &written, &options));
             }
-            _ if target.kind.custom.is_some() => {
+            "application/strategic-merge-patch+json" => {
                 return Err(Refusal::unsupported_media_type(DEFINED_PATCH_TYPES));
             }
-            _ => return Err(Refusal::unsupported_media_type(PATCH_TYPES)),
+            _ => {
+                let mut refusal = Refusal::unsupported_media_type(PATCH_TYPES);
+                "415: Unsupported Media Type".clone_into(&mut refusal.message);
+                refusal.details = json!({});
+                return Err(refusal);
+            }
         };
         let Document {
             value: patch,
@@ -404,6 +409,35 @@ impl Api {
         let content_type = encoding.content_type();
         Ok(reply::with_type(StatusCode::OK, content_type, body))
     }
+}
+
+/// Refuses what has not even the shape of a patch, in the words that clients know.
+fn check_patch(format: PatchFormat, patch: &Value) -> Result<(), Refusal> {
+    let found = match patch {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let map = "map[string]interface {}";
+    let why = match (format, patch) {
+        (PatchFormat::Json, Value::Array(_)) => return Ok(()),
+        (PatchFormat::Merge | PatchFormat::Strategic, Value::Object(_)) => return Ok(()),
+        (PatchFormat::Merge, Value::Null) => "Invalid JSON Patch".to_owned(),
+        (PatchFormat::Json, _) => format!(
+            "error decoding patch: json: cannot unmarshal {found} into Go value of type \
+             []handlers.jsonPatchOp"
+        ),
+        (PatchFormat::Merge, _) => format!(
+            "error decoding patch: json: cannot unmarshal {found} into Go value of type {map}"
+        ),
+        (PatchFormat::Strategic, _) => {
+            format!("json: cannot unmarshal {found} into Go value of type {map}")
+        }
+    };
+    Err(Refusal::bad_request(why))
 }
 
 fn delete_options(writing: &Writing<'_>) -> Result<DeleteOptions, Refusal> {

@@ -372,6 +372,7 @@ pub(super) static KINDS: &[KindInfo] = &[
         kind: "CSINode",
         plural: "csinodes",
         singular: "csinode",
+        status: true,
         list_kind: "CSINodeList",
         ..STORAGE
     },

@@ -12,8 +12,11 @@ const DEEPEST: usize = crate::document::DEEPEST;
 
 /// Applies a list of operations; all of them or none.
 pub fn json(current: &Value, patch: &Value) -> Result<Value, PatchError> {
-    let operations: json_patch::Patch = serde_json::from_value(patch.clone())
-        .map_err(|error| PatchError::Malformed(error.to_string()))?;
+    let operations: json_patch::Patch =
+        serde_json::from_value(patch.clone()).map_err(|error| match patch {
+            Value::Array(_) => PatchError::Unprocessable(error.to_string()),
+            _ => PatchError::Malformed(error.to_string()),
+        })?;
     if operations.len() > MOST_OPERATIONS {
         return Err(PatchError::TooLarge(format!(
             "The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {}",
@@ -85,16 +88,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_operations_is_malformed() {
-        for patch in [
-            json!({}),
-            json!([{"op": "fly", "path": "/a"}]),
-            json!([{"op": "add"}]),
-        ] {
-            assert!(matches!(
-                json(&json!({}), &patch),
-                Err(PatchError::Malformed(_))
-            ));
+    fn what_is_no_list_is_malformed_and_what_is_no_operation_does_not_fit() {
+        let refused = json(&json!({}), &json!({}));
+        assert!(matches!(refused, Err(PatchError::Malformed(_))));
+        for patch in [json!([{"op": "fly", "path": "/a"}]), json!([{"op": "add"}])] {
+            let refused = json(&json!({}), &patch);
+            assert!(
+                matches!(refused, Err(PatchError::Unprocessable(_))),
+                "{patch}"
+            );
         }
     }
 

@@ -35,7 +35,11 @@ pub enum ApplyError {
     /// Fields belong to other managers and `force` was not set: HTTP 409.
     #[error("{}", conflict_text(.0))]
     Conflict(Vec<FieldConflict>),
-    /// The applied configuration does not fit the kind's schema: HTTP 400 or 422.
+    /// The applied configuration has fields that the kind doesn't: HTTP 500, as the original
+    /// has it.
+    #[error("{0}")]
+    Untyped(String),
+    /// The applied configuration makes no sense: HTTP 400.
     #[error("{0}")]
     Invalid(String),
 }

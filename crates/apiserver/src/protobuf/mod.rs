@@ -15,6 +15,7 @@ mod wire;
 
 use serde_json::Value;
 
+use crate::document::{DEEPEST, depth};
 use crate::kinds::KindInfo;
 use crate::registry::text;
 use table::{Message, table};
@@ -35,6 +36,8 @@ pub(crate) enum DecodeError {
     Magic,
     #[error("the body is cut short or isn't protobuf")]
     Malformed,
+    #[error("exceeded max depth: more than {DEEPEST} levels")]
+    Deep,
     #[error("{0} can't be sent as protobuf to this server; send application/json")]
     Kind(String),
 }
@@ -125,5 +128,10 @@ pub(crate) fn decode(body: &[u8]) -> Result<Value, DecodeError> {
     let mut object = decode::message(message, raw)?;
     object.insert("apiVersion".to_owned(), api_version.into());
     object.insert("kind".to_owned(), kind.into());
-    Ok(Value::Object(object))
+    let object = Value::Object(object);
+    // Some fields are JSON of their own.
+    if depth(&object) > DEEPEST {
+        return Err(DecodeError::Deep);
+    }
+    Ok(object)
 }

@@ -161,7 +161,7 @@ impl Registry {
         let kind = convert::stored_kind(target.kind);
         let mut object = convert::to_stored(target.kind, object);
         if !text(&object, "/metadata/resourceVersion").is_empty() {
-            return Err(Refusal::bad_request(
+            return Err(Refusal::unclassified(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
@@ -195,7 +195,7 @@ impl Registry {
         }
         fresh.insert("uid".to_owned(), self.entropy.uid().into());
         fresh.insert("creationTimestamp".to_owned(), now.as_str().into());
-        strategy::before_create(kind, &mut object);
+        strategy::before_create(kind, &mut object, &now);
         if definitions::is_definition(kind) {
             definitions::settle(&self.store.read(), None, &mut object, &now);
         }

@@ -63,6 +63,18 @@ pub(super) fn settle(kind: &KindInfo, namespace: &str, object: &mut Value) -> Re
     Ok(())
 }
 
+/// Checks that a configuration to apply is of the kind that the path names.
+pub(super) fn check_applied(target: &Target, applied: &Value) -> Result<(), Refusal> {
+    let (version, kind) = (text(applied, "/apiVersion"), text(applied, "/kind"));
+    if kind == target.kind.kind || kind.is_empty() && version.is_empty() && applied.is_object() {
+        return Ok(());
+    }
+    let slash = if version.contains('/') { "" } else { "/" };
+    Err(Refusal::bad_request(format!(
+        "invalid object type: {slash}{version}, Kind={kind}"
+    )))
+}
+
 /// Checks that an update's body is about the object that the path names.
 pub(super) fn settle_update(target: &Target, object: &mut Value) -> Result<(), Refusal> {
     settle(target.kind, &target.namespace, object)?;

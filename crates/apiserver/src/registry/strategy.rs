@@ -1,14 +1,14 @@
 //! Which parts of an object a request may set: the server's own fields, the status apart
 //! from the rest, and what a new object of a kind starts with.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Part, metadata, section, text};
 use crate::admission;
 use crate::kinds::KindInfo;
 
 /// Sets what a client may not choose on a new object.
-pub(super) fn before_create(kind: &KindInfo, object: &mut Value) {
+pub(super) fn before_create(kind: &KindInfo, object: &mut Value, now: &str) {
     if kind.custom.is_some() {
         metadata(object).insert("generation".to_owned(), 1.into());
         if kind.status
@@ -27,9 +27,14 @@ pub(super) fn before_create(kind: &KindInfo, object: &mut Value) {
             object["status"] = json!({ "phase": "Pending", "qosClass": qos });
             metadata(object).insert("generation".to_owned(), 1.into());
         }
-        ("", "PersistentVolume" | "PersistentVolumeClaim") => {
-            object["status"] = json!({ "phase": "Pending" });
+        ("", "PersistentVolume") => {
+            object["status"] = json!({ "phase": "Pending", "lastPhaseTransitionTime": now });
         }
+        ("", "PersistentVolumeClaim") => {
+            object["status"] = json!({ "phase": "Pending" });
+            mirror_source(section(object, "spec"));
+        }
+        ("storage.k8s.io", "CSINode") => object["status"] = json!({}),
         ("", "Namespace") => {
             object["status"] = json!({ "phase": "Active" });
             let finalizers = &mut object["spec"]["finalizers"];
@@ -55,7 +60,12 @@ pub(super) fn before_create(kind: &KindInfo, object: &mut Value) {
 }
 
 /// Takes back what this part of the object doesn't include.
-pub(super) fn before_update(kind: &KindInfo, part: Part, before: &Value, after: &mut Value) {
+pub(super) fn before_update(
+    kind: &KindInfo,
+    part: Part,
+    (before, after): (&Value, &mut Value),
+    now: &str,
+) {
     match part {
         Part::Main if kind.status => keep(before, after, "status"),
         Part::Status => keep_all_but_status(kind, before, after),
@@ -64,6 +74,11 @@ pub(super) fn before_update(kind: &KindInfo, part: Part, before: &Value, after: 
             keep(before, after, "metadata");
         }
         Part::Main | Part::Binding => {}
+    }
+    match (kind.group, kind.kind, part) {
+        ("", "PersistentVolume", Part::Status) => stamp_phase(before, after, now),
+        ("", "PersistentVolumeClaim", Part::Main) => mirror_source(section(after, "spec")),
+        _ => {}
     }
     if kind.kind == "Namespace" && part == Part::Main {
         // Only the finalize subresource changes them.
@@ -111,6 +126,52 @@ fn contents(kind: &KindInfo, object: &Value) -> Value {
         }
     }
     object
+}
+
+/// A claim names its source twice, for clients that know either field.
+fn mirror_source(spec: &mut Map<String, Value>) {
+    const CORE: &[&str] = &["PersistentVolumeClaim"];
+    const SNAPSHOTS: &[&str] = &["VolumeSnapshot"];
+    let known = |source: &Value| {
+        let kind = text(source, "/kind");
+        match text(source, "/apiGroup") {
+            "" => CORE.contains(&kind),
+            "snapshot.storage.k8s.io" => SNAPSHOTS.contains(&kind),
+            _ => false,
+        }
+    };
+    // The older field takes two kinds only; others it says nothing of.
+    if spec.get("dataSource").is_some_and(|source| !known(source))
+        && spec.contains_key("dataSourceRef")
+    {
+        spec.remove("dataSource");
+    }
+    match (spec.get("dataSource"), spec.get("dataSourceRef")) {
+        (Some(source), None) => {
+            let source = source.clone();
+            spec.insert("dataSourceRef".to_owned(), source);
+        }
+        (None, Some(reference)) if text(reference, "/namespace").is_empty() => {
+            let mut source = reference.clone();
+            if let Some(fields) = source.as_object_mut() {
+                fields.remove("namespace");
+            }
+            spec.insert("dataSource".to_owned(), source);
+        }
+        _ => {}
+    }
+}
+
+/// A volume tells since when it has been in its phase, unless the writer says so itself.
+fn stamp_phase(before: &Value, after: &mut Value, now: &str) {
+    const SINCE: &str = "lastPhaseTransitionTime";
+    let (old, new) = (&before["status"], &mut after["status"]);
+    if old["phase"] == new["phase"] {
+        return;
+    }
+    if new[SINCE].is_null() || new[SINCE] == old[SINCE] {
+        new[SINCE] = now.into();
+    }
 }
 
 fn has_generation(kind: &KindInfo) -> bool {

@@ -71,11 +71,13 @@ impl Registry {
                 PatchFormat::Merge => Ok(patch::merge(current, patch)),
                 PatchFormat::Strategic => patch::strategic(target.kind, current, patch),
             };
-            patched.map_err(|error| match error {
-                PatchError::Malformed(_) => Refusal::bad_request(error.to_string()),
-                PatchError::TooLarge(_) => Refusal::too_large(error),
-                PatchError::Unprocessable(_) => Refusal::unprocessable(error.to_string()),
-            })
+            patched
+                .map_err(|error| match error {
+                    PatchError::Malformed(_) => Refusal::bad_request(error.to_string()),
+                    PatchError::TooLarge(_) => Refusal::too_large(error),
+                    PatchError::Unprocessable(_) => Refusal::unprocessable(error.to_string()),
+                })
+                .and_then(|patched| same_uid(target, current, patched))
         })
         .await
     }
@@ -89,6 +91,7 @@ impl Registry {
         options: &WriteOptions,
     ) -> Result<Written, Refusal> {
         let mut applied = applied;
+        identity::check_applied(target, &applied)?;
         identity::settle_update(target, &mut applied)?;
         let now = self.clock.stamp();
         let subresource = (part == Part::Status).then_some("status");
@@ -201,7 +204,10 @@ impl Registry {
             &mut after,
             (options.validation, &options.source),
         )
-        .map_err(|error| Refusal::bad_request(error.to_string()))?;
+        .map_err(|error| match options.source.is_patch() {
+            true => Refusal::patch(target.kind, &target.name, error.what()),
+            false => Refusal::bad_request(error.to_string()),
+        })?;
         options.warnings.say(warnings);
         let mut after = convert::to_stored(target.kind, after);
         let wanted = text(&after, "/metadata/resourceVersion");
@@ -216,10 +222,10 @@ impl Registry {
             };
             return Err(Refusal::precondition(target.kind, &target.name, &mismatch));
         }
-        strategy::before_update(kind, part, &before, &mut after);
+        let now = self.clock.stamp();
+        strategy::before_update(kind, part, (&before, &mut after), &now);
         admission::defaults(kind, &mut after);
         if definitions::is_definition(kind) && part == Part::Main {
-            let now = self.clock.stamp();
             definitions::settle(&self.store.read(), Some(&before), &mut after, &now);
         }
         admission::admit_update(&self.store.read(), target, part, (&before, &after))?;
@@ -227,8 +233,8 @@ impl Registry {
         if !errors.is_empty() {
             return Err(Refusal::invalid(target.kind, &target.name, &errors));
         }
-        if fields == Fields::Track {
-            let now = self.clock.stamp();
+        // A binding is nobody's word on what the pod should be.
+        if fields == Fields::Track && part != Part::Binding {
             let subresource = (part == Part::Status).then_some("status");
             let update = UpdateOptions {
                 manager: &options.manager,
@@ -249,6 +255,16 @@ impl Registry {
             Ok(Edited::Changed(after))
         }
     }
+}
+
+/// A patch can't say that the object is another one.
+fn same_uid(target: &Target, current: &Value, patched: Value) -> Result<Value, Refusal> {
+    let uid = text(&patched, "/metadata/uid");
+    if uid.is_empty() || uid == text(current, "/metadata/uid") {
+        return Ok(patched);
+    }
+    let error = FieldError::invalid("metadata.uid", &uid.into(), "field is immutable");
+    Err(Refusal::invalid(target.kind, &target.name, &[error]))
 }
 
 enum Edited {
@@ -274,5 +290,6 @@ fn apply_refusal(error: &ApplyError) -> Refusal {
             Refusal::apply_conflict(error.to_string(), &causes)
         }
         ApplyError::Invalid(_) => Refusal::bad_request(error.to_string()),
+        ApplyError::Untyped(_) => Refusal::unclassified(error.to_string()),
     }
 }

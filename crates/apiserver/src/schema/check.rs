@@ -31,7 +31,10 @@ fn walk(shape: &Shape, value: &Value, path: &str, problems: &mut Problems) {
     }
     match (shape, value) {
         (Shape::Scalar(scalar), _) => {
-            if !fits(*scalar, value) {
+            if *scalar == Scalar::Quantity && value.as_str().is_some_and(|text| !is_quantity(text))
+            {
+                problems.mistyped.push(NO_QUANTITY.to_owned());
+            } else if !fits(*scalar, value) {
                 problems
                     .mistyped
                     .push(mistake(path, wanted(*scalar), value));
@@ -98,6 +101,13 @@ fn mistake(path: &str, wanted: &str, value: &Value) -> String {
         Value::Object(_) => "an object",
     };
     format!("{path}: expected {wanted}, found {found}")
+}
+
+const NO_QUANTITY: &str = "quantities must match the regular expression \
+    '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
+fn is_quantity(text: &str) -> bool {
+    text.parse::<orlop_model::Quantity>().is_ok()
 }
 
 fn fits(scalar: Scalar, value: &Value) -> bool {

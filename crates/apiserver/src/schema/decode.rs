@@ -39,6 +39,13 @@ pub struct DecodeError {
     what: String,
 }
 
+impl DecodeError {
+    /// What is wrong, without a word on where.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+}
+
 /// Brings an object into its kind's form; returns warnings to hand on. The source is the text
 /// that it was read from.
 ///
@@ -69,7 +76,20 @@ pub fn decode(
         },
     };
     prune(&schema().of(kind), object);
+    drop_empty_metadata(object);
     Ok(warnings)
+}
+
+/// Empty lists and maps of the metadata say nothing, and the original doesn't keep them.
+fn drop_empty_metadata(object: &mut Value) {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    if let Some(metadata) = metadata {
+        metadata.retain(|_, value| match value {
+            Value::Array(items) => !items.is_empty(),
+            Value::Object(fields) => !fields.is_empty(),
+            _ => true,
+        });
+    }
 }
 
 /// Drops what the schema has no place for, and nulls, which say nothing.

@@ -24,6 +24,9 @@ impl Fields {
     pub fn parse(kind: &KindInfo, text: &str) -> Result<Self, SelectorError> {
         let mut requirements = Vec::new();
         for part in split(text) {
+            if let Some(escape) = bad_escape(part) {
+                return Err(SelectorError::Escape(escape));
+            }
             let requirement = requirement(part).ok_or_else(|| SelectorError::MalformedFields {
                 text: text.to_owned(),
                 part: part.to_owned(),
@@ -90,6 +93,20 @@ fn requirement(part: &str) -> Option<Requirement> {
         value: unescape(value)?,
         equal,
     })
+}
+
+/// What is escaped and needs none.
+fn bad_escape(text: &str) -> Option<String> {
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c == '\\' {
+            match chars.next() {
+                Some('\\' | ',' | '=') => {}
+                other => return Some(other.map(String::from).unwrap_or_default()),
+            }
+        }
+    }
+    None
 }
 
 fn unescape(text: &str) -> Option<String> {

@@ -1,6 +1,7 @@
 //! Label selectors: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`.
 
 use super::SelectorError;
+use crate::admission::{LABEL_VALUE, key_fault};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -32,15 +33,18 @@ impl Labels {
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut tokens = Tokens::new(text);
         let mut requirements = Vec::new();
-        if tokens.peek() == &Token::End {
-            return Ok(Self { requirements });
+        match tokens.peek() {
+            Token::End => return Ok(Self { requirements }),
+            Token::Word(_) | Token::Not => {}
+            other => return Err(misplaced(other, "!, identifier, or 'end of string'")),
         }
         loop {
             requirements.push(requirement(&mut tokens)?);
             match tokens.next() {
                 Token::End => return Ok(Self { requirements }),
-                Token::Comma => {}
-                other => return Err(expected(&other, "',' or 'end of string'")),
+                Token::Comma if matches!(tokens.peek(), Token::Word(_) | Token::Not) => {}
+                Token::Comma => return Err(misplaced(tokens.peek(), "identifier after ','")),
+                other => return Err(misplaced(&other, "',' or 'end of string'")),
             }
         }
     }
@@ -95,14 +99,14 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<Requirement, SelectorError> {
     let wants = match tokens.peek() {
         Token::End | Token::Comma => Wants::Present,
         _ => match tokens.next() {
-            Token::Equals => Wants::In(BTreeSet::from([value(tokens)?])),
-            Token::NotEquals => Wants::NotIn(BTreeSet::from([value(tokens)?])),
-            Token::Above => Wants::Above(number(tokens)?),
-            Token::Below => Wants::Below(number(tokens)?),
-            Token::Word("in") => Wants::In(values(tokens)?),
-            Token::Word("notin") => Wants::NotIn(values(tokens)?),
+            Token::Equals | Token::SameAs => Wants::In(BTreeSet::from([value(tokens, &key)?])),
+            Token::NotEquals => Wants::NotIn(BTreeSet::from([value(tokens, &key)?])),
+            Token::Above => Wants::Above(number(tokens, &key)?),
+            Token::Below => Wants::Below(number(tokens, &key)?),
+            Token::Word("in") => Wants::In(values(tokens, &key)?),
+            Token::Word("notin") => Wants::NotIn(values(tokens, &key)?),
             other => {
-                return Err(expected(&other, "'in', 'notin', '=', '==', '!=', '>', '<'"));
+                return Err(expected(&other, "in, notin, =, ==, !=, gt, lt"));
             }
         },
     };
@@ -111,21 +115,22 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<Requirement, SelectorError> {
 
 fn key(tokens: &mut Tokens<'_>) -> Result<String, SelectorError> {
     match tokens.next() {
-        Token::Word(word) if is_label_key(word) => Ok(word.to_owned()),
-        Token::Word(word) => Err(SelectorError::MalformedLabels(format!(
-            "key: Invalid value: {word:?}: a label key is a name of letters, digits, '-', '_' and \
-             '.', optionally after a DNS name and '/'"
-        ))),
+        Token::Word(word) => match key_fault(word) {
+            None => Ok(word.to_owned()),
+            Some(fault) => Err(SelectorError::MalformedLabels(format!(
+                "<nil>: Invalid value: {word:?}: {fault}"
+            ))),
+        },
         other => Err(expected(&other, "identifier")),
     }
 }
 
 /// A value may be left out: `a=` selects the empty one.
-fn value(tokens: &mut Tokens<'_>) -> Result<String, SelectorError> {
+fn value(tokens: &mut Tokens<'_>, key: &str) -> Result<String, SelectorError> {
     match tokens.peek() {
         Token::End | Token::Comma => Ok(String::new()),
         Token::Word(word) => {
-            let word = label_value(word)?;
+            let word = label_value(word, (0, key))?;
             tokens.next();
             Ok(word)
         }
@@ -133,25 +138,30 @@ fn value(tokens: &mut Tokens<'_>) -> Result<String, SelectorError> {
     }
 }
 
-fn number(tokens: &mut Tokens<'_>) -> Result<i64, SelectorError> {
-    let text = value(tokens)?;
+fn number(tokens: &mut Tokens<'_>, key: &str) -> Result<i64, SelectorError> {
+    let text = value(tokens, key)?;
     text.parse().map_err(|_| {
         SelectorError::MalformedLabels(format!(
-            "values: Invalid value: {text:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+            "values[0]: Invalid value: {text:?}: for 'Gt', 'Lt' operators, the value must be an integer"
         ))
     })
 }
 
-fn values(tokens: &mut Tokens<'_>) -> Result<BTreeSet<String>, SelectorError> {
+fn values(tokens: &mut Tokens<'_>, key: &str) -> Result<BTreeSet<String>, SelectorError> {
     match tokens.next() {
         Token::Open => {}
-        other => return Err(expected(&other, "'('")),
+        other => {
+            let found = other.text();
+            let why = format!("found '{found}' expected: '('");
+            return Err(SelectorError::MalformedLabels(why));
+        }
     }
     let mut values = BTreeSet::new();
     loop {
         match tokens.next() {
             Token::Word(word) => {
-                values.insert(label_value(word)?);
+                let word = label_value(word, (values.len(), key))?;
+                values.insert(word);
                 match tokens.next() {
                     Token::Comma if tokens.peek() == &Token::Close => {
                         values.insert(String::new());
@@ -179,6 +189,11 @@ fn expected(found: &Token<'_>, wanted: &str) -> SelectorError {
     SelectorError::MalformedLabels(format!("found '{}', expected: {wanted}", found.text()))
 }
 
+/// What stands where no requirement can.
+fn misplaced(found: &Token<'_>, wanted: &str) -> SelectorError {
+    SelectorError::MisplacedLabels(format!("found '{}', expected: {wanted}", found.text()))
+}
+
 fn is_name(text: &str) -> bool {
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     text.len() <= 63
@@ -189,27 +204,12 @@ fn is_name(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }
 
-fn is_label_key(text: &str) -> bool {
-    match text.split_once('/') {
-        None => is_name(text),
-        Some((prefix, name)) => {
-            is_name(name)
-                && prefix.len() <= 253
-                && prefix.split('.').all(|part| {
-                    is_name(part) && !part.contains('_') && part == part.to_ascii_lowercase()
-                })
-        }
-    }
-}
-
-fn label_value(text: &str) -> Result<String, SelectorError> {
+fn label_value(text: &str, (at, key): (usize, &str)) -> Result<String, SelectorError> {
     if text.is_empty() || is_name(text) {
         return Ok(text.to_owned());
     }
     Err(SelectorError::MalformedLabels(format!(
-        "values[0]: Invalid value: {text:?}: a valid label must be an empty string or consist of \
-         alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
-         character"
+        "values[{at}][{key}]: Invalid value: {text:?}: {LABEL_VALUE}"
     )))
 }
 
@@ -221,6 +221,7 @@ enum Token<'a> {
     Close,
     Not,
     Equals,
+    SameAs,
     NotEquals,
     Above,
     Below,
@@ -236,6 +237,7 @@ impl Token<'_> {
             Self::Close => ")",
             Self::Not => "!",
             Self::Equals => "=",
+            Self::SameAs => "==",
             Self::NotEquals => "!=",
             Self::Above => ">",
             Self::Below => "<",
@@ -270,7 +272,7 @@ impl<'a> Tokens<'a> {
 
     fn scan(&mut self) -> Token<'a> {
         const SYMBOLS: [(&str, Token<'static>); 9] = [
-            ("==", Token::Equals),
+            ("==", Token::SameAs),
             ("!=", Token::NotEquals),
             ("=", Token::Equals),
             ("!", Token::Not),

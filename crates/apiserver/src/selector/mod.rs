@@ -19,6 +19,12 @@ pub enum SelectorError {
     /// The text is no label selector.
     #[error("unable to parse requirement: {0}")]
     MalformedLabels(String),
+    /// Something in the text belongs to no requirement.
+    #[error("{0}")]
+    MisplacedLabels(String),
+    /// A field selector escapes what needs no escape.
+    #[error("invalid field selector: invalid escape sequence: \\{0}")]
+    Escape(String),
     /// The text is no field selector.
     #[error("invalid selector: '{text}'; can't understand '{part}'")]
     MalformedFields {

@@ -68,7 +68,7 @@ fn broken_label_selectors_are_refused() {
     let error = Labels::parse("a in b").expect_err("no parenthesis");
     assert_eq!(
         error.to_string(),
-        "unable to parse requirement: found 'b', expected: '('"
+        "unable to parse requirement: found 'b' expected: '('"
     );
 }
 

@@ -15,6 +15,8 @@ fn walk(value: &mut Value, field: &str) {
             for prose in ["description", "storageVersionHash"] {
                 fields.remove(prose);
             }
+            // To every client, a field that is null is one that isn't there.
+            fields.retain(|_, inner| !inner.is_null());
             for (name, inner) in fields.iter_mut() {
                 walk(inner, name);
             }

@@ -135,7 +135,7 @@ async fn a_definition_that_makes_no_sense_is_refused_with_the_reason() {
         ),
         (
             with(|d| d["spec"]["versions"][0]["schema"] = Value::Null),
-            "spec.versions[0].schema.openAPIV3Schema: Required value: schemas are required",
+            "spec.versions[0].schema.openAPIV3Schema: Required value",
         ),
         (
             with(|d| d["spec"]["conversion"] = json!({ "strategy": "Webhook" })),

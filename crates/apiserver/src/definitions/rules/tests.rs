@@ -68,3 +68,33 @@ fn the_longest_rules_are_evaluated() {
     let sum = "1 + ".repeat(199) + "1";
     assert_eq!(eval(&sum, &json!({}), None), Ok(200.into()));
 }
+
+#[test]
+fn whatever_a_rule_says_it_is_understood_or_refused() {
+    let corpus: &[&[u8]] = &[
+        b"self.replicas <= 10 && has(self.a) || !(oldSelf.b in ['x', \"y\"])",
+        b"self.list.all(x, x.name.startsWith('a') ? size(x.name) > 1 : x.n % 2 == 0)",
+        b"self.map(x, x + 1).filter(y, y > 2)[0] == -3 * (4 - 5) / 6",
+        b"string(self.a) + 'b' == 'c' && int('5') < 9223372036854775807",
+        b"self.exists_one(x, x.matches('^[a-z]+$')) && self.contains('b').endsWith(\"c\")",
+    ];
+    let values = [
+        json!({ "replicas": 3, "a": "x", "list": [{ "name": "ab", "n": 2 }], "b": "x" }),
+        json!([1, 2, 3]),
+        json!("text"),
+        json!(i64::MAX),
+    ];
+    crate::fuzz::run("rules", corpus, |bytes| {
+        let Ok(text) = std::str::from_utf8(bytes) else {
+            return;
+        };
+        let Ok(rule) = Rule::parse(&json!({ "rule": text })) else {
+            return;
+        };
+        for value in &values {
+            let first = evaluate(&rule.expression, value, Some(value));
+            // What a rule says depends on nothing but the values.
+            assert_eq!(first, evaluate(&rule.expression, value, Some(value)));
+        }
+    });
+}

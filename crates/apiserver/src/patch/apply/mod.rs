@@ -217,8 +217,9 @@ fn untyped(kind: &KindInfo, applied: &Value, what: &str) -> ApplyError {
             .unwrap_or("")
             .to_owned()
     };
-    ApplyError::Invalid(format!(
-        "failed to create typed patch object ({}/{}; {}, Kind={}): {what}",
+    let slash = if kind.group.is_empty() { "/" } else { "" };
+    ApplyError::Untyped(format!(
+        "failed to create typed patch object ({}/{}; {slash}{}, Kind={}): {what}",
         text("/metadata/namespace"),
         text("/metadata/name"),
         kind.api_version(),

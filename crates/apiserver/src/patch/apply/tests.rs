@@ -392,7 +392,7 @@ fn configurations_that_do_not_fit_are_refused() {
     let unknown = bad(config(json!({"nodename": "n"})));
     assert_eq!(
         unknown,
-        "failed to create typed patch object (/p; v1, Kind=Pod): \
+        "failed to create typed patch object (/p; /v1, Kind=Pod): \
          .spec.nodename: field not declared in schema"
     );
     let twice = bad(config(
