@@ -423,8 +423,8 @@ fn check_patch(format: PatchFormat, patch: &Value) -> Result<(), Refusal> {
     };
     let map = "map[string]interface {}";
     let why = match (format, patch) {
-        (PatchFormat::Json, Value::Array(_)) => return Ok(()),
-        (PatchFormat::Merge | PatchFormat::Strategic, Value::Object(_)) => return Ok(()),
+        (PatchFormat::Json, Value::Array(_))
+        | (PatchFormat::Merge | PatchFormat::Strategic, Value::Object(_)) => return Ok(()),
         (PatchFormat::Merge, Value::Null) => "Invalid JSON Patch".to_owned(),
         (PatchFormat::Json, _) => format!(
             "error decoding patch: json: cannot unmarshal {found} into Go value of type \
