@@ -4,6 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use jiff::{SignedDuration, Timestamp};
+use orlop_apiserver::{Config, Storage};
 use orlop_model::pod::ContainerStatus;
 use orlop_model::{ConfigMap, CsiNode, Event, Key, Node, Pod, PodPhase};
 use serde_json::json;
@@ -32,6 +34,7 @@ cases![
     all_pods_stop_and_their_objects_stay,
     a_pod_without_its_claim_says_so_and_starts_when_it_comes,
     two_pods_share_a_volume_and_the_last_one_unstages_it,
+    a_token_is_renewed_under_a_running_pod,
 ];
 
 fn shell(script: &str) -> serde_json::Value {
@@ -496,5 +499,45 @@ async fn two_pods_share_a_volume_and_the_last_one_unstages_it() {
     assert_eq!(staged(), 1);
     world.pod_until("two", is_running).await;
     world.delete("two").await;
+    world.expect_clean().await;
+}
+
+async fn a_token_is_renewed_under_a_running_pod() {
+    // To a node whose clock is ahead of the server's, a token of ten minutes lives two seconds.
+    let mut config = Config::new(Storage::Memory);
+    config.clock =
+        orlop_apiserver::Clock::new(|| Timestamp::now() - SignedDuration::from_secs(598));
+    let world = World::with(false, config).await;
+    let script = "stat -L -c '%a %g' /t/deep/token; \
+                  while :; do cat /t/deep/token; echo; sleep 0.05; done";
+    let mut container = shell(script);
+    container["volumeMounts"] = json!([{"name": "t", "mountPath": "/t"}]);
+    let token = json!({"serviceAccountToken": {"path": "deep/token", "expirationSeconds": 600}});
+    let spec = json!({
+        "containers": [container],
+        "securityContext": {"fsGroup": 4711},
+        "volumes": [{"name": "t", "projected": {"sources": [token]}}],
+    });
+    world.pod("web", spec).await;
+    let pod = world.pod_until("web", is_running).await;
+    let tokens = loop {
+        let log = world.log(&pod, "main");
+        let mut lines = log.lines().map(str::to_owned);
+        let traits = lines.next();
+        let mut seen: Vec<String> = lines.collect();
+        // The last line may be half written.
+        seen.pop();
+        seen.dedup();
+        if seen.len() >= 3 {
+            assert_eq!(traits.as_deref(), Some("640 4711"));
+            break seen;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    // Each was whole whenever it was read, and is another one than the last.
+    for token in &tokens {
+        assert_eq!(token.split('.').count(), 3, "{token}");
+    }
+    world.delete("web").await;
     world.expect_clean().await;
 }

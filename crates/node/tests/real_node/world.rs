@@ -67,10 +67,12 @@ impl Registration for Registrar {
 
 impl World {
     pub(crate) async fn new(attach_required: bool) -> Self {
+        Self::with(attach_required, Config::new(Storage::Memory)).await
+    }
+
+    pub(crate) async fn with(attach_required: bool, config: Config) -> Self {
         let root = tempfile::tempdir().expect("a folder");
-        let server = ApiServer::open(Config::new(Storage::Memory))
-            .await
-            .expect("a server");
+        let server = ApiServer::open(config).await.expect("a server");
         let client = kube::Client::new(server.service(), "default");
         let cluster = Cluster::new(client.clone());
         let onlooker = Process::new(client, Clock::system());
