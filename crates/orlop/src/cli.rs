@@ -46,6 +46,9 @@ pub(crate) enum Command {
     /// Run the sidecars (provisioner, attacher, resizer …) beside a CSI driver, against a cluster.
     #[command(disable_help_flag = true)]
     Controller(Words),
+    /// Compare what a CSI driver has with what the cluster knows of. Deletes nothing. Exits with 0 if
+    /// all is owned, 1 if not, 2 if that could not be found out.
+    Leaks(crate::leaks::Leaky),
     /// Run the pod scheduler against a cluster.
     Scheduler(Cluster),
     /// Run a node: register drivers, mount volumes, run pods, against a cluster.

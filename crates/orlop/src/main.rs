@@ -11,6 +11,7 @@ mod down;
 mod driver;
 mod dropin;
 mod endpoint;
+mod leaks;
 mod life;
 mod logs;
 mod proof;
@@ -38,6 +39,10 @@ fn main() -> ExitCode {
             command: Command::Conformance(args),
             ..
         } => return conformance::main(*args),
+        Cli {
+            command: Command::Leaks(args),
+            ..
+        } => return leaks::main(args),
         Cli {
             command: Command::Controller(cli::Words { words }),
             log,
@@ -86,7 +91,10 @@ fn run(cli: Cli) -> anyhow::Result<()> {
             Command::Control(args) => cluster::control(args).await,
             Command::Scheduler(args) => cluster::scheduler(args).await,
             Command::Node(args) => cluster::node(args).await,
-            Command::Conformance(_) | Command::Controller(_) | Command::NodeRegistrar(_) => {
+            Command::Conformance(_)
+            | Command::Leaks(_)
+            | Command::Controller(_)
+            | Command::NodeRegistrar(_) => {
                 unreachable!("handled before")
             }
             Command::ContainerShim { .. } => unreachable!("handled before there are threads"),

@@ -7,7 +7,6 @@ mod support;
 use std::{
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    path::Path,
     process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
@@ -270,13 +269,38 @@ spec:
     until("the probe", || ok(probe_port, "/healthz").then_some(()));
     until("the controllers", || ok(all_port, "/healthz").then_some(()));
 
+    let kubeconfig = machine.kubeconfig().display().to_string();
+    let socket = socket.display().to_string();
+    let leaks = [
+        "leaks",
+        "--csi-address",
+        &socket,
+        "--kubeconfig",
+        &kubeconfig,
+    ];
+    let (code, text, error) = said(&leaks);
+    assert_eq!(code, Some(0), "{text}{error}");
+    assert_eq!(text, "local.csi.orlop.dev: nothing leaked\n");
+    // A volume whose object was lost: kept, and let go by hand.
+    let keep = r#"{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}"#;
+    let volume = machine.kubectl(&["get", "pv", "-o", "name"]);
+    machine.kubectl(&["patch", volume.trim(), "-p", keep]);
     machine.kubectl(&["delete", "pvc", "data", "--timeout=60s"]);
-    machine.wait_none("pv");
-    assert_eq!(
-        std::fs::read_dir(Path::new(&pool).join("volumes")).map_or(0, Iterator::count),
-        0
+    machine.kubectl(&["delete", "pv", "--all", "--timeout=60s"]);
+    let (code, text, error) = said(&[&leaks[..], &["--output=json"]].concat());
+    assert_eq!(code, Some(1), "{text}{error}");
+    assert!(
+        text.contains("\"volumesWithoutOwner\": [\n    \"v-"),
+        "{text}"
     );
-
+    let (code, _, error) = said(&[
+        "leaks",
+        "--csi-address=/nowhere",
+        "--timeout=1",
+        "--kubeconfig",
+        &kubeconfig,
+    ]);
+    assert_eq!(code, Some(2), "{error}");
     drop(driver);
     until("the probe to tell", || {
         get(probe_port, "/healthz").filter(|text| text.starts_with("HTTP/1.1 500"))

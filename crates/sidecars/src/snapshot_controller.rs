@@ -78,18 +78,21 @@ impl Default for Config {
 /// Starts the snapshot controller. It waits for the API server to know snapshots.
 pub fn start(process: &Process, config: Config) {
     let on = process.clone();
-    process.spawn("snapshot-controller", async move {
-        until_served::<VolumeSnapshot>(&on.cluster).await;
-        until_served::<VolumeSnapshotContent>(&on.cluster).await;
-        until_served::<VolumeSnapshotClass>(&on.cluster).await;
-        info!("looking after snapshots");
-        let shop = Arc::new(Shop::new(&on, config.clone()));
-        let groups = async {
-            if config.groups {
-                run_groups(&on, &shop).await;
-            }
-        };
-        tokio::join!(run_single(&on, &shop), groups);
+    process.keep("snapshot-controller", move || {
+        let (on, config) = (on.clone(), config.clone());
+        async move {
+            until_served::<VolumeSnapshot>(&on.cluster).await;
+            until_served::<VolumeSnapshotContent>(&on.cluster).await;
+            until_served::<VolumeSnapshotClass>(&on.cluster).await;
+            info!("looking after snapshots");
+            let shop = Arc::new(Shop::new(&on, config.clone()));
+            let groups = async {
+                if config.groups {
+                    run_groups(&on, &shop).await;
+                }
+            };
+            tokio::join!(run_single(&on, &shop), groups);
+        }
     });
 }
 

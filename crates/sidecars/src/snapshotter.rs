@@ -86,24 +86,28 @@ impl Default for Config {
 /// server to know snapshots.
 pub fn start(process: &Process, driver: Driver, config: Config) {
     let on = process.clone();
-    process.spawn("snapshotter", async move {
-        let info = introduce(&driver, config.retry).await;
-        if !info.can(ControllerCapability::CreateDeleteSnapshot) {
-            info!(driver = info.name, "the driver cuts no snapshots");
-            return;
-        }
-        let recorder = on.recorder(&format!("csi-snapshotter {}", info.name));
-        let groups = config.groups
-            && info
-                .group
-                .contains(&GroupCapability::CreateDeleteGetVolumeGroupSnapshot);
-        let single = run::<VolumeSnapshotContent>(&on, &driver, &info, &config, &recorder);
-        let grouped = async {
-            if groups {
-                run::<VolumeGroupSnapshotContent>(&on, &driver, &info, &config, &recorder).await;
+    process.keep("snapshotter", move || {
+        let (on, driver, config) = (on.clone(), driver.clone(), config.clone());
+        async move {
+            let info = introduce(&driver, config.retry).await;
+            if !info.can(ControllerCapability::CreateDeleteSnapshot) {
+                info!(driver = info.name, "the driver cuts no snapshots");
+                return;
             }
-        };
-        tokio::join!(single, grouped);
+            let recorder = on.recorder(&format!("csi-snapshotter {}", info.name));
+            let groups = config.groups
+                && info
+                    .group
+                    .contains(&GroupCapability::CreateDeleteGetVolumeGroupSnapshot);
+            let single = run::<VolumeSnapshotContent>(&on, &driver, &info, &config, &recorder);
+            let grouped = async {
+                if groups {
+                    run::<VolumeGroupSnapshotContent>(&on, &driver, &info, &config, &recorder)
+                        .await;
+                }
+            };
+            tokio::join!(single, grouped);
+        }
     });
 }
 

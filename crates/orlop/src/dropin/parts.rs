@@ -5,7 +5,10 @@ use std::time::Duration;
 use orlop_csi::{Deadlines, Driver, DriverInfo, client::ControllerCapability};
 use orlop_model::{Key, well_known::sanitise};
 use orlop_runtime::{Backoff, Metrics, Process};
-use orlop_sidecars::{RetryMetrics, attacher, capacity, provisioner, resizer};
+use orlop_sidecars::{
+    RetryMetrics, attacher, capacity, health, provisioner, resizer, snapshot_controller,
+    snapshotter,
+};
 
 use super::{programs::Role, settings::View};
 
@@ -20,6 +23,9 @@ enum Config {
     Provisioner(Box<provisioner::Config>, Option<Box<capacity::Config>>),
     Attacher(attacher::Config),
     Resizer(resizer::Config),
+    Snapshotter(snapshotter::Config),
+    SnapshotController(snapshot_controller::Config),
+    HealthMonitor(health::Config),
 }
 
 impl Part {
@@ -55,23 +61,28 @@ impl Part {
                 workers: view.workers("workers")?,
                 retry: view.retry(),
             }),
-            Role::Snapshotter
-            | Role::SnapshotController
-            | Role::HealthMonitor
-            | Role::Registrar
-            | Role::LivenessProbe => {
-                return Err(format!("{} is not built yet", view.program.name));
+            Role::HealthMonitor => Config::HealthMonitor(health::Config {
+                list_interval: view.duration("list-volumes-interval"),
+                get_interval: view.duration("monitor-interval"),
+                workers: view.workers("worker-threads")?,
+                nodes: view.bool("enable-node-watcher"),
+            }),
+            Role::Snapshotter => Config::Snapshotter(snapshotter(view)?),
+            Role::SnapshotController => Config::SnapshotController(snapshot_controller::Config {
+                groups: view.gate("CSIVolumeGroupSnapshot"),
+                prevent_volume_mode_conversion: view.bool("prevent-volume-mode-conversion"),
+                distributed: view.bool("enable-distributed-snapshotting"),
+                workers: view.workers("worker-threads")?,
+                retry: view.retry(),
+            }),
+            Role::Registrar | Role::LivenessProbe => {
+                return Err(format!("{} is no controller", view.program.name));
             }
         };
         Ok(Self {
             timeout: view.duration("timeout"),
             config,
         })
-    }
-
-    /// Whether there is such a controller here.
-    pub(super) fn is_built(role: Role) -> bool {
-        matches!(role, Role::Provisioner | Role::Attacher | Role::Resizer)
     }
 
     /// Whether the driver can do what the controller is for.
@@ -86,8 +97,27 @@ impl Part {
                 "the driver {name} neither grows nor changes volumes: it lacks EXPAND_VOLUME and \
                  MODIFY_VOLUME"
             )),
+            Config::HealthMonitor(_) if !health::suits(info) => Err(format!(
+                "the driver {name} does not tell the condition of its volumes: it lacks \
+                 VOLUME_CONDITION with LIST_VOLUMES or GET_VOLUME"
+            )),
+            Config::Snapshotter(_) if !info.can(Can::CreateDeleteSnapshot) => Err(format!(
+                "the driver {name} cuts no snapshots: it lacks CREATE_DELETE_SNAPSHOT"
+            )),
             // What is not attached by the driver is attached in name.
-            Config::Provisioner(..) | Config::Attacher(_) | Config::Resizer(_) => Ok(()),
+            Config::Provisioner(..)
+            | Config::Attacher(_)
+            | Config::Resizer(_)
+            | Config::Snapshotter(_)
+            | Config::SnapshotController(_)
+            | Config::HealthMonitor(_) => Ok(()),
+        }
+    }
+
+    /// Starts it, if it needs no driver.
+    pub(super) fn start_without_driver(&self, process: &Process) {
+        if let Config::SnapshotController(config) = &self.config {
+            snapshot_controller::start(process, config.clone());
         }
     }
 
@@ -104,19 +134,52 @@ impl Part {
             }
             Config::Attacher(config) => attacher::start(process, driver, config.clone()),
             Config::Resizer(config) => resizer::start(process, driver, config.clone()),
+            Config::Snapshotter(config) => snapshotter::start(process, driver, config.clone()),
+            Config::SnapshotController(_) => self.start_without_driver(process),
+            Config::HealthMonitor(config) => health::start(process, driver, config.clone()),
         }
     }
 }
 
+fn snapshotter(view: &View<'_>) -> Result<snapshotter::Config, String> {
+    let node = if view.bool("node-deployment") {
+        if view.bool("leader-election") {
+            return Err("--node-deployment and --leader-election can not be used together".into());
+        }
+        Some(node_name()?)
+    } else {
+        None
+    };
+    let prefix = |name: &str| match view.text(name) {
+        prefix if prefix.is_empty() => Err(format!("--{name} cannot be of length 0")),
+        prefix => Ok(prefix),
+    };
+    let length = |name: &str| usize::try_from(view.int(name)).ok();
+    Ok(snapshotter::Config {
+        name_prefix: prefix("snapshot-name-prefix")?,
+        name_uid_length: length("snapshot-name-uuid-length"),
+        group_name_prefix: prefix("groupsnapshot-name-prefix")?,
+        group_name_uid_length: length("groupsnapshot-name-uuid-length"),
+        extra_create_metadata: view.bool("extra-create-metadata"),
+        node,
+        groups: view.gate("CSIVolumeGroupSnapshot"),
+        workers: view.workers("worker-threads")?,
+        retry: view.retry(),
+    })
+}
+
+/// The node of a controller that serves one.
+fn node_name() -> Result<String, String> {
+    let node = std::env::var("NODE_NAME").ok();
+    node.filter(|name| !name.is_empty()).ok_or_else(|| {
+        "the NODE_NAME environment variable must be set when using --node-deployment".to_owned()
+    })
+}
+
 fn provisioner(view: &View<'_>, metrics: &Metrics) -> Result<provisioner::Config, String> {
     let deployment = if view.bool("node-deployment") {
-        let node = std::env::var("NODE_NAME")
-            .ok()
-            .filter(|name| !name.is_empty());
-        let node = node
-            .ok_or("the NODE_NAME environment variable must be set when using --node-deployment")?;
         provisioner::Deployment::Node {
-            name: node,
+            name: node_name()?,
             immediate: view
                 .bool("node-deployment-immediate-binding")
                 .then(|| Backoff {

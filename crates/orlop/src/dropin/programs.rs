@@ -116,8 +116,6 @@ const RELEASE: Gate = gate("ReleaseLeaderElectionOnExit", false, Support::Moot);
 const ALWAYS: Support = Support::DefaultOnly("it can not be switched off here");
 const NO_PPROF: Support =
     Support::DefaultOnly("there is no Go runtime to profile; leave the flag out");
-/// What is still to be built.
-const LATER: Support = Support::DefaultOnly("this is not built yet; leave the flag out");
 
 const VERSION: Flag = done("version", Bool, "false", "Show version.");
 const KUBECONFIG: Flag = done(
@@ -605,16 +603,15 @@ static SNAPSHOTTER: Program = Program {
         ),
         RETRY_START,
         RETRY_MAX,
-        flag(
+        done(
             "node-deployment",
             Bool,
             "false",
-            LATER,
             "One snapshotter per node; needs $NODE_NAME.",
         ),
         FEATURE_GATES,
     ],
-    gates: &[gate("CSIVolumeGroupSnapshot", true, ALWAYS), RELEASE],
+    gates: &[gate("CSIVolumeGroupSnapshot", true, Support::Done), RELEASE],
 };
 
 static SNAPSHOT_CONTROLLER: Program = Program {
@@ -637,18 +634,16 @@ static SNAPSHOT_CONTROLLER: Program = Program {
         ),
         RETRY_START,
         RETRY_MAX,
-        flag(
+        done(
             "enable-distributed-snapshotting",
             Bool,
             "false",
-            LATER,
             "Contents say which node's snapshotter is to work on them.",
         ),
-        flag(
+        done(
             "prevent-volume-mode-conversion",
             Bool,
             "true",
-            ALWAYS,
             "Contents say what mode their volume had.",
         ),
         moot(
@@ -659,7 +654,7 @@ static SNAPSHOT_CONTROLLER: Program = Program {
         ),
         FEATURE_GATES,
     ],
-    gates: &[gate("CSIVolumeGroupSnapshot", true, ALWAYS), RELEASE],
+    gates: &[gate("CSIVolumeGroupSnapshot", true, Support::Done), RELEASE],
 };
 
 static HEALTH_MONITOR: Program = Program {

@@ -33,6 +33,9 @@ pub(super) fn alone(view: &View<'_>) -> Result<()> {
     let retries = RetryMetrics::register(&mut metrics.registry());
     let part = Part::read(view, &metrics, &retries).map_err(|why| anyhow!(why))?;
     let role = view.program.role;
+    if role == Role::SnapshotController {
+        return cluster_wide(&common, &metrics, &part);
+    }
     run(Beside {
         common,
         metrics,
@@ -40,6 +43,33 @@ pub(super) fn alone(view: &View<'_>) -> Result<()> {
         lease: Box::new(move |driver| lease(role, driver)),
         fallback: "default",
     })
+}
+
+/// The one that stands beside no driver.
+fn cluster_wide(common: &Common, metrics: &Metrics, part: &Part) -> Result<()> {
+    runtime()?.block_on(async {
+        let stop = terminated();
+        let client = reach(common).await?;
+        let name = lease(Role::SnapshotController, "");
+        let running = common.running.as_ref();
+        let election = running.map(|running| election(running, &name, "default"));
+        let standing = Standing::register(metrics);
+        let _served = serve(common, metrics, &standing, None).await?;
+        let start = |process: &Process| part.start_without_driver(process);
+        lead(&client, metrics, election.as_ref(), &standing, start, stop).await;
+        Ok(())
+    })
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+}
+
+async fn reach(common: &Common) -> Result<kube::Client> {
+    let kubeconfig = common.kubeconfig.as_deref();
+    api::connect(kubeconfig, common.master.as_deref(), common.cap).await
 }
 
 /// `orlop controller`.
@@ -76,9 +106,6 @@ pub(super) fn together(given: &Given, log: &str) -> Result<()> {
         };
         match Part::read(&view(role, name), &metrics, &retries) {
             Ok(part) => parts.push((part, wanted)),
-            Err(why) if wanted == Wanted::IfItSuits && !Part::is_built(role) => {
-                info!(controller = name, why, "left out");
-            }
             Err(why) => return Err(anyhow!("{name}: {why}")),
         }
     }
@@ -119,10 +146,7 @@ struct Beside {
 }
 
 fn run(beside: Beside) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(begin(beside))
+    runtime()?.block_on(begin(beside))
 }
 
 /// Meets the driver, and works with it.
@@ -135,8 +159,7 @@ async fn begin(beside: Beside) -> Result<()> {
         fallback,
     } = beside;
     let mut stop = std::pin::pin!(terminated());
-    let kubeconfig = common.kubeconfig.as_deref();
-    let client = api::connect(kubeconfig, common.master.as_deref(), common.cap).await?;
+    let client = reach(&common).await?;
     let calls = CallMetrics::register(Side::Sidecar, &mut metrics.registry());
     let driver = Driver::connect(&common.csi_address)?.with_metrics(calls);
     let info = tokio::select! {
@@ -156,7 +179,7 @@ async fn begin(beside: Beside) -> Result<()> {
         .as_ref()
         .map(|running| election(running, &lease(&info.name), fallback));
     let standing = Standing::register(&metrics);
-    let _served = serve(&common, &metrics, &standing, &driver).await?;
+    let _served = serve(&common, &metrics, &standing, Some(&driver)).await?;
     let start = |process: &Process| {
         tell_panics(process, &info);
         for part in &suitable {
@@ -196,18 +219,19 @@ async fn serve(
     common: &Common,
     metrics: &Metrics,
     standing: &Standing,
-    driver: &Driver,
+    driver: Option<&Driver>,
 ) -> Result<Option<AbortOnDropHandle<()>>> {
     let Some(served) = &common.served else {
         return Ok(None);
     };
     let mut endpoint = Endpoint::default().metrics(&served.metrics_path, metrics.clone());
     if served.health {
-        let driver = driver.clone();
-        endpoint = endpoint.health("/healthz", move || {
-            let driver = driver.clone();
-            async move { liveness::probe(&driver).await.into() }
-        });
+        if let Some(driver) = driver.cloned() {
+            endpoint = endpoint.health("/healthz", move || {
+                let driver = driver.clone();
+                async move { liveness::probe(&driver).await.into() }
+            });
+        }
         if let Some(Running { duration, .. }) = common.running {
             let standing = standing.clone();
             endpoint = endpoint.health("/healthz/leader-election", move || {

@@ -1,0 +1,202 @@
+//! `orlop leaks`: what a driver has that nobody owns, and the other way round.
+
+use std::{
+    collections::BTreeSet, fmt::Write as _, path::PathBuf, process::ExitCode, time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use orlop_csi::{Deadlines, Driver, DriverInfo, client::ControllerCapability as Can};
+use orlop_model::{Claim, Volume, VolumeSnapshotContent};
+use orlop_runtime::Cluster;
+use orlop_sidecars::{
+    leaks::{Leaks, Twice, View, compare},
+    listing,
+};
+
+use crate::{api, driver::meet};
+
+/// What it ends with when it could not be found out.
+const UNKNOWN: u8 = 2;
+
+/// `orlop leaks`.
+#[derive(Debug, Args)]
+pub(crate) struct Leaky {
+    /// The driver's socket.
+    #[arg(long, default_value = "/run/csi/socket", value_name = "SOCKET")]
+    csi_address: String,
+    /// A kubeconfig; without one, `$KUBECONFIG`, the home folder's or the pod's service account.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// How to tell it.
+    #[arg(long, short, value_enum, default_value = "text")]
+    output: Output,
+    /// How many seconds the driver may take for a page.
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    timeout: u64,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+/// Looks once; ends with 0 if all is well, 1 if something was found, 2 if that is unknown.
+pub(crate) fn main(args: Leaky) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let output = args.output;
+    let looked = runtime
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(look(args)));
+    match looked {
+        Ok((info, leaks)) => {
+            let text = match output {
+                Output::Text => text(&info, &leaks),
+                Output::Json => format!("{:#}\n", json(&info, &leaks)),
+            };
+            crate::voice::say(text.trim_end());
+            ExitCode::from(u8::from(!leaks.is_clean()))
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(UNKNOWN)
+        }
+    }
+}
+
+async fn look(args: Leaky) -> Result<(DriverInfo, Leaks)> {
+    let cluster = Cluster::new(api::connect(args.kubeconfig.as_deref(), None, None).await?);
+    let time = Duration::from_secs(args.timeout);
+    let driver = Driver::connect(&args.csi_address)?.with_deadlines(Deadlines::all(time));
+    let info = meet(&driver, &args.csi_address, time).await?;
+    if !info.can(Can::ListVolumes) && !info.can(Can::ListSnapshots) {
+        bail!(
+            "the driver {} lists neither volumes nor snapshots (LIST_VOLUMES, LIST_SNAPSHOTS): \
+             compare with the storage system itself",
+            info.name
+        );
+    }
+    let (volumes, snapshots) = (
+        volumes(&driver, &info).await?,
+        snapshots(&driver, &info).await?,
+    );
+    let owners: Vec<Volume> = cluster.list(None).await?;
+    let contents = match cluster.list::<VolumeSnapshotContent>(None).await {
+        Ok(contents) => contents,
+        // Where snapshots are not installed nobody owns any.
+        Err(error) if error.is_not_found() => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let claims: Vec<Claim> = cluster.list(None).await?;
+    let twice = |before: Option<BTreeSet<String>>, after: Option<BTreeSet<String>>| {
+        let (before, after) = before.zip(after)?;
+        Some(Twice { before, after })
+    };
+    let view = View {
+        driver: &info.name,
+        volumes: twice(volumes, self::volumes(&driver, &info).await?),
+        snapshots: twice(snapshots, self::snapshots(&driver, &info).await?),
+        owners: &owners,
+        contents: &contents,
+        claims: &claims,
+    };
+    Ok(((*info).clone(), compare(&view)))
+}
+
+async fn volumes(driver: &Driver, info: &DriverInfo) -> Result<Option<BTreeSet<String>>> {
+    if !info.can(Can::ListVolumes) {
+        return Ok(None);
+    }
+    let all = listing::volumes(driver).await.context("volumes")?;
+    let ids = all.into_iter().filter_map(|entry| entry.volume);
+    Ok(Some(ids.map(|volume| volume.volume_id).collect()))
+}
+
+async fn snapshots(driver: &Driver, info: &DriverInfo) -> Result<Option<BTreeSet<String>>> {
+    if !info.can(Can::ListSnapshots) {
+        return Ok(None);
+    }
+    let all = listing::snapshots(driver).await.context("snapshots")?;
+    Ok(Some(all.into_iter().map(|one| one.snapshot_id).collect()))
+}
+
+fn text(info: &DriverInfo, leaks: &Leaks) -> String {
+    let mut text = String::new();
+    // Writing into a string can't fail.
+    let mut part = |title: &str, lines: Vec<String>| {
+        if !lines.is_empty() {
+            let _ = writeln!(text, "{title}:");
+            for line in lines {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
+    };
+    let pairs = |pairs: &[(String, String)]| {
+        let line = |(owner, id): &(String, String)| format!("{owner}  {id}");
+        pairs.iter().map(line).collect()
+    };
+    part(
+        "volumes that no PersistentVolume names",
+        leaks.volumes_without_owner.clone(),
+    );
+    part(
+        "PersistentVolumes without their volume",
+        pairs(&leaks.owners_without_volume),
+    );
+    part(
+        "snapshots that no VolumeSnapshotContent names",
+        leaks.snapshots_without_owner.clone(),
+    );
+    part(
+        "VolumeSnapshotContents without their snapshot",
+        pairs(&leaks.owners_without_snapshot),
+    );
+    part(
+        "inline volumes, which belong to pods",
+        leaks.inline_volumes.clone(),
+    );
+    part(
+        "claims whose volume is being made, and may be among those above; look again later",
+        leaks.claims_in_progress.clone(),
+    );
+    for (what, can) in [
+        ("volumes", Can::ListVolumes),
+        ("snapshots", Can::ListSnapshots),
+    ] {
+        if !info.can(can) {
+            let _ = writeln!(
+                text,
+                "{what} were not looked at: the driver does not list them"
+            );
+        }
+    }
+    let end = if leaks.is_clean() {
+        "nothing leaked"
+    } else {
+        "nothing was deleted: that is for you to decide"
+    };
+    let _ = writeln!(text, "{}: {end}", info.name);
+    text
+}
+
+fn json(info: &DriverInfo, leaks: &Leaks) -> serde_json::Value {
+    let pairs = |what: &str, pairs: &[(String, String)]| {
+        let pair = |(owner, id): &(String, String)| serde_json::json!({what: owner, "id": id});
+        pairs.iter().map(pair).collect::<Vec<_>>()
+    };
+    serde_json::json!({
+        "driver": info.name,
+        "clean": leaks.is_clean(),
+        "listsVolumes": info.can(Can::ListVolumes),
+        "listsSnapshots": info.can(Can::ListSnapshots),
+        "volumesWithoutOwner": leaks.volumes_without_owner,
+        "ownersWithoutVolume": pairs("persistentVolume", &leaks.owners_without_volume),
+        "snapshotsWithoutOwner": leaks.snapshots_without_owner,
+        "ownersWithoutSnapshot": pairs("volumeSnapshotContent", &leaks.owners_without_snapshot),
+        "inlineVolumes": leaks.inline_volumes,
+        "claimsInProgress": leaks.claims_in_progress,
+    })
+}
