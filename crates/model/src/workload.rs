@@ -545,6 +545,18 @@ pub struct JobStatus {
     /// How many are on their way out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating: Option<i32>,
+    /// Which have ended and aren't in the numbers yet.
+    pub uncounted_terminated_pods: Uncounted,
+}
+
+/// Pods of a job that have ended and aren't in its numbers yet, by uid.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Uncounted {
+    /// Those that succeeded.
+    pub succeeded: Vec<String>,
+    /// Those that failed.
+    pub failed: Vec<String>,
 }
 
 #[cfg(test)]

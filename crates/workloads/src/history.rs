@@ -44,7 +44,6 @@ pub(crate) fn template(revision: &ControllerRevision) -> Value {
 }
 
 /// The hash by which a revision goes.
-#[cfg(test)]
 pub(crate) fn hash(revision: &ControllerRevision) -> &str {
     let hash = revision.metadata.labels.get(HASH);
     hash.map_or("", String::as_str)

@@ -1,5 +1,5 @@
 //! What keeps pods in number: StatefulSets with their claims, Deployments and their
-//! ReplicaSets.
+//! ReplicaSets, DaemonSets and Jobs.
 //!
 //! They belong to `orlop up`, where nobody else runs them; on a cluster they are
 //! kube-controller-manager's. Each role is a `start` on a [`Process`]: a turn looks at the
@@ -15,8 +15,10 @@
 
 mod children;
 mod conditions;
+pub mod daemon_set;
 pub mod deployment;
 mod history;
+pub mod job;
 mod names;
 mod pods;
 pub mod replica_set;
@@ -35,4 +37,6 @@ pub fn start(process: &Process) {
     stateful_set::start(process);
     deployment::start(process);
     replica_set::start(process);
+    daemon_set::start(process);
+    job::start(process);
 }

@@ -1,1 +1,123 @@
+//! The roles against the embedded API server, killed at every call and deprived of every
+//! answer: never two claims of one name, never more pods of one owner than it was told to have,
+//! and everything settles.
 
+mod cluster;
+mod wire;
+
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+
+use self::cluster::{Cluster, Story, run};
+use self::wire::Fault;
+use crate::fixtures::spec;
+
+/// A set is made, scaled, rolled, and scaled down with its claims.
+fn set_story() -> Story {
+    let mut set = json!({
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": spec("web", "one"),
+    });
+    set["spec"]["replicas"] = json!(2);
+    set["spec"]["serviceName"] = json!("web");
+    set["spec"]["persistentVolumeClaimRetentionPolicy"] = json!({"whenScaled": "Delete"});
+    set["spec"]["volumeClaimTemplates"] = json!([{
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+    }]);
+    let path = "/apis/apps/v1/namespaces/default/statefulsets";
+    let image = json!([{"name": "main", "image": "two"}]);
+    Story {
+        path,
+        object: set,
+        most: 3,
+        chapters: vec![
+            (json!({}), |seen| seen.is_settled(2)),
+            (
+                json!({"spec": {"replicas": 3, "template": {"spec": {"containers": image}}}}),
+                |seen| {
+                    seen.is_settled(3)
+                        && seen.object["status"]["updatedReplicas"] == 3
+                        && seen.object["status"]["currentRevision"]
+                            == seen.object["status"]["updateRevision"]
+                        && seen.pods.iter().all(is_two)
+                },
+            ),
+            (json!({"spec": {"replicas": 1}}), |seen| {
+                let going = |claim: &&Value| !claim["metadata"]["deletionTimestamp"].is_null();
+                seen.is_settled(1) && seen.claims.iter().filter(going).count() == 2
+            }),
+        ],
+    }
+}
+
+fn is_two(pod: &Value) -> bool {
+    pod["spec"]["containers"][0]["image"] == "two"
+}
+
+/// A deployment is made, rolled, and scaled down.
+fn deployment_story() -> Story {
+    let mut deployment = json!({
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": spec("web", "one"),
+    });
+    deployment["spec"]["replicas"] = json!(2);
+    deployment["spec"]["strategy"] = json!({
+        "type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+    });
+    let image = json!([{"name": "main", "image": "two"}]);
+    Story {
+        path: "/apis/apps/v1/namespaces/default/deployments",
+        object: deployment,
+        most: 2,
+        chapters: vec![
+            (json!({}), |seen| seen.is_settled(2)),
+            (
+                json!({"spec": {"template": {"spec": {"containers": image}}}}),
+                |seen| {
+                    seen.is_settled(2)
+                        && seen.object["status"]["updatedReplicas"] == 2
+                        && seen.object["status"]["replicas"] == 2
+                        && seen.pods.iter().all(is_two)
+                },
+            ),
+            (json!({"spec": {"replicas": 1}}), |seen| seen.is_settled(1)),
+        ],
+    }
+}
+
+/// How many trials run side by side: most of their time they wait.
+const AT_ONCE: usize = 8;
+
+/// Tells a story once for each call of an undisturbed run that a fault may strike.
+async fn at_every_call(story: fn() -> Story, fault: Fault) {
+    let undisturbed = Cluster::open((u64::MAX, fault)).await;
+    let calls = run(&story(), undisturbed).await;
+    assert!(calls > 5, "only {calls} calls");
+    let trials = (1..=calls).map(async |number| {
+        let cluster = Cluster::open((number, fault)).await;
+        run(&story(), cluster).await;
+    });
+    let mut trials = futures::stream::iter(trials).buffer_unordered(AT_ONCE);
+    while trials.next().await.is_some() {}
+}
+
+#[tokio::test]
+async fn a_set_survives_a_crash_at_every_call() {
+    at_every_call(set_story, Fault::Die).await;
+}
+
+#[tokio::test]
+async fn a_set_survives_every_lost_answer() {
+    at_every_call(set_story, Fault::LoseAnswer).await;
+}
+
+#[tokio::test]
+async fn a_deployment_survives_a_crash_at_every_call() {
+    at_every_call(deployment_story, Fault::Die).await;
+}
+
+#[tokio::test]
+async fn a_deployment_survives_every_lost_answer() {
+    at_every_call(deployment_story, Fault::LoseAnswer).await;
+}
