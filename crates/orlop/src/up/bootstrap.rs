@@ -1,11 +1,13 @@
-//! The objects that a user finds on the first start: the driver's traits and a default class.
+//! The objects that a user finds on the first start: the driver's traits and its default classes.
 
 use anyhow::{Context, Result};
 use orlop_csi::{
     DriverInfo,
-    client::{ControllerCapability, NodeCapability},
+    client::{ControllerCapability, GroupCapability, NodeCapability},
 };
-use orlop_model::{CsiDriver, StorageClass, well_known};
+use orlop_model::{
+    CsiDriver, StorageClass, VolumeGroupSnapshotClass, VolumeSnapshotClass, well_known,
+};
 use orlop_runtime::{ApiError, Cluster};
 use serde_json::{Value, json};
 
@@ -18,7 +20,32 @@ pub(crate) async fn objects(cluster: &Cluster, class: &str, driver: &DriverInfo)
             .create_json::<StorageClass>(&default_class(class, driver))
             .await,
     )
-    .context("could not write the default StorageClass")
+    .context("could not write the default StorageClass")?;
+    if driver.can(ControllerCapability::CreateDeleteSnapshot) {
+        let class = cutting(class, driver, well_known::IS_DEFAULT_SNAPSHOT_CLASS);
+        keep(cluster.create_json::<VolumeSnapshotClass>(&class).await)
+            .context("could not write the default VolumeSnapshotClass")?;
+    }
+    let groups = GroupCapability::CreateDeleteGetVolumeGroupSnapshot;
+    if driver.group.contains(&groups) {
+        let class = cutting(class, driver, well_known::IS_DEFAULT_GROUP_SNAPSHOT_CLASS);
+        keep(
+            cluster
+                .create_json::<VolumeGroupSnapshotClass>(&class)
+                .await,
+        )
+        .context("could not write the default VolumeGroupSnapshotClass")?;
+    }
+    Ok(())
+}
+
+/// A class of snapshots, or of groups of them, that is the driver's default.
+fn cutting(name: &str, driver: &DriverInfo, is_default: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "annotations": {is_default: "true"}},
+        "driver": driver.name,
+        "deletionPolicy": "Delete",
+    })
 }
 
 fn keep<T>(created: Result<T, ApiError>) -> Result<(), ApiError> {

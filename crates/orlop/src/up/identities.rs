@@ -23,15 +23,17 @@ enum Role {
     Node,
     Scheduler,
     Workloads,
+    SnapshotController,
 }
 
 impl Role {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Control,
         Self::Controller,
         Self::Node,
         Self::Scheduler,
         Self::Workloads,
+        Self::SnapshotController,
     ];
 
     fn account(self) -> &'static str {
@@ -41,6 +43,7 @@ impl Role {
             Self::Node => "orlop-node",
             Self::Scheduler => "orlop-scheduler",
             Self::Workloads => "orlop-workloads",
+            Self::SnapshotController => "orlop-snapshot-controller",
         }
     }
 
@@ -51,6 +54,9 @@ impl Role {
             Self::Node => include_str!("../../../../deploy/rbac/node.yaml"),
             Self::Scheduler => include_str!("../../../../deploy/rbac/scheduler.yaml"),
             Self::Workloads => include_str!("../../../../deploy/rbac/workloads.yaml"),
+            Self::SnapshotController => {
+                include_str!("../../../../deploy/rbac/snapshot-controller.yaml")
+            }
         }
     }
 }
@@ -63,6 +69,7 @@ pub(crate) struct Roles {
     pub(crate) node: Process,
     pub(crate) scheduler: Process,
     pub(crate) workloads: Process,
+    pub(crate) snapshot_controller: Process,
 }
 
 impl Roles {
@@ -78,6 +85,7 @@ impl Roles {
             node: process(Role::Node),
             scheduler: process(Role::Scheduler),
             workloads: process(Role::Workloads),
+            snapshot_controller: process(Role::SnapshotController),
         }
     }
 
@@ -89,8 +97,16 @@ impl Roles {
             node,
             scheduler,
             workloads,
+            snapshot_controller,
         } = self;
-        for process in [control, controller, node, scheduler, workloads] {
+        for process in [
+            control,
+            controller,
+            node,
+            scheduler,
+            workloads,
+            snapshot_controller,
+        ] {
             process.kill();
         }
     }

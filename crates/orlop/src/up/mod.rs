@@ -1,6 +1,7 @@
 //! `orlop up`: every role in one process over the embedded API server.
 
 mod bootstrap;
+mod definitions;
 mod identities;
 mod layout;
 pub(crate) mod preflight;

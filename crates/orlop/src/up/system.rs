@@ -30,7 +30,7 @@ use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, warn};
 
-use super::{bootstrap, identities, identities::Roles, layout::Layout, preflight};
+use super::{bootstrap, definitions, identities, identities::Roles, layout::Layout, preflight};
 use crate::{demo::millis, driver::meet, life::Chronicle, logs::Logs};
 
 /// How long each part may take to come up.
@@ -129,6 +129,7 @@ impl System {
 
         let client = kube::Client::new(server.service(), "default");
         identities::grant(&client).await?;
+        definitions::define(&client).await?;
         let roles = Roles::of(&server);
         let cluster = Cluster::new(client);
         let chronicle = Chronicle::new();
@@ -400,6 +401,8 @@ fn start_roles(roles: &Roles, driver: &Driver) {
     orlop_sidecars::provisioner::start(beside, driver.clone(), Default::default());
     orlop_sidecars::attacher::start(beside, driver.clone(), Default::default());
     orlop_sidecars::resizer::start(beside, driver.clone(), Default::default());
+    orlop_sidecars::snapshotter::start(beside, driver.clone(), Default::default());
+    orlop_sidecars::snapshot_controller::start(&roles.snapshot_controller, Default::default());
 }
 
 fn start_node(
