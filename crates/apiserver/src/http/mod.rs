@@ -9,6 +9,7 @@ mod inflight;
 mod logs;
 mod metrics;
 mod negotiate;
+mod pieces;
 mod query;
 mod read;
 mod reply;

@@ -10,6 +10,7 @@ use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::negotiate::{Answer, Encoding, Form};
+use super::pieces::ListText;
 use super::query::{Query, Selection};
 use super::{Api, reply};
 use crate::kinds::KindInfo;
@@ -108,7 +109,10 @@ impl Api {
                 let list = protobuf::list(&metadata, &items);
                 protobuf::envelope(META, PARTIAL_LIST, &list)
             }
-            Form::Object => list_text(kind, &metadata, &page.objects),
+            Form::Object => {
+                let text = ListText::new(kind, &metadata, page.objects);
+                return Ok(reply::pieces(headers, reply::JSON, text));
+            }
             Form::Table => {
                 let values: Vec<Value> = page
                     .objects
@@ -238,43 +242,6 @@ fn check_match(query: &Query, asked: Option<u64>) -> Result<(), Refusal> {
             &["Exact", "NotOlderThan", ""],
         )),
     }
-}
-
-pub(super) fn list_text<'o>(
-    kind: &KindInfo,
-    metadata: &Value,
-    objects: impl IntoIterator<Item = &'o Arc<Stored>>,
-) -> Vec<u8> {
-    let objects: Vec<_> = objects.into_iter().collect();
-    let size: usize = objects.iter().map(|object| object.json.len() + 1).sum();
-    let mut body = Vec::with_capacity(size + 256);
-    let head = format!(
-        r#"{{"kind":"{}","apiVersion":"{}","metadata":{metadata},"items":["#,
-        kind.list_kind,
-        kind.api_version()
-    );
-    body.extend_from_slice(head.as_bytes());
-    let item_head = format!(
-        r#"{{"apiVersion":"{}","kind":"{}","#,
-        kind.api_version(),
-        kind.kind
-    );
-    for (at, object) in objects.iter().enumerate() {
-        if at > 0 {
-            body.push(b',');
-        }
-        let text = object.text(kind);
-        // The list says what its items are.
-        match text.strip_prefix(item_head.as_bytes()) {
-            Some(rest) => {
-                body.push(b'{');
-                body.extend_from_slice(rest);
-            }
-            None => body.extend_from_slice(&text),
-        }
-    }
-    body.extend_from_slice(b"]}");
-    body
 }
 
 pub(super) fn list_message<'o>(

@@ -1,5 +1,6 @@
 //! How answers are put into HTTP.
 
+use std::convert::Infallible;
 use std::io::Write as _;
 
 use axum::body::Body;
@@ -11,6 +12,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::Value;
 
 use super::negotiate::Encoding;
+use super::pieces::{ListText, PIECE, Zipped};
 use crate::protobuf;
 use crate::refusal::Refusal;
 
@@ -87,17 +89,51 @@ pub(super) fn warned(mut response: Response<Body>, warnings: &[String]) -> Respo
     response
 }
 
+/// A list, made as it is sent; compressed if the client takes it.
+pub(super) fn pieces(
+    headers: &HeaderMap,
+    content_type: HeaderValue,
+    list: ListText,
+) -> Response<Body> {
+    // A short one may as well be whole, with its length.
+    if list.size() < PIECE {
+        let whole: Vec<Bytes> = list.collect();
+        return with_type(StatusCode::OK, content_type, whole.concat());
+    }
+    let zip = list.size() >= COMPRESS_FROM && takes_gzip(headers);
+    let body = if zip {
+        streamed(Zipped::new(list))
+    } else {
+        streamed(list)
+    };
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, content_type);
+    if zip {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+    response
+}
+
+fn streamed(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Body {
+    Body::from_stream(futures::stream::iter(pieces.map(Ok::<_, Infallible>)))
+}
+
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers
+        .get(ACCEPT_ENCODING)
+        .and_then(|value| value.to_str().ok());
+    accepted.is_some_and(|all| all.split(',').any(|one| one.trim() == "gzip"))
+}
+
 /// A large answer, compressed if the client takes it.
 pub(super) fn large(
     headers: &HeaderMap,
     content_type: HeaderValue,
     body: Vec<u8>,
 ) -> Response<Body> {
-    let accepted = headers
-        .get(ACCEPT_ENCODING)
-        .and_then(|value| value.to_str().ok());
-    let takes_gzip = accepted.is_some_and(|all| all.split(',').any(|one| one.trim() == "gzip"));
-    if body.len() < COMPRESS_FROM || !takes_gzip {
+    if body.len() < COMPRESS_FROM || !takes_gzip(headers) {
         return with_type(StatusCode::OK, content_type, body);
     }
     let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 8), Compression::fast());

@@ -1,5 +1,7 @@
 //! POST, PUT, PATCH and DELETE.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -7,6 +9,7 @@ use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::negotiate::{Answer, Encoding};
+use super::pieces::ListText;
 use super::query::Query;
 use super::route::Route;
 use super::{Api, read, reply};
@@ -393,7 +396,7 @@ impl Api {
             let value = object.parsed(kind);
             let name = text(&value, "/metadata/name");
             match self.registry.delete(&writing.target(name), options).await {
-                Ok(_) => items.push(object),
+                Ok(_) => items.push(Arc::clone(object)),
                 // Somebody else was faster.
                 Err(refusal) if refusal.reason == "NotFound" => {}
                 Err(refusal) => return Err(refusal),
@@ -403,8 +406,11 @@ impl Api {
         let metadata = json!({ "resourceVersion": revision });
         let encoding = writing.answer.encoding;
         let body = match encoding {
-            Encoding::Json => read::list_text(kind, &metadata, items),
-            Encoding::Protobuf => read::list_message(kind, &metadata, items),
+            Encoding::Json => {
+                let pieces: Vec<_> = ListText::new(kind, &metadata, items).collect();
+                pieces.concat()
+            }
+            Encoding::Protobuf => read::list_message(kind, &metadata, &items),
         };
         let content_type = encoding.content_type();
         Ok(reply::with_type(StatusCode::OK, content_type, body))

@@ -11,8 +11,10 @@ use tokio::sync::watch;
 use super::Store;
 use super::state::{Event, Expired};
 
-/// The most events handed out at once; bounds what a slow reader keeps alive.
+/// The most events handed out at once, and from how many bytes of text on no more are added:
+/// together they bound what a slow reader keeps alive.
 const CHUNK: usize = 256;
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// Which part of a resource a feed covers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -60,18 +62,17 @@ impl Feed {
     /// The next events, without waiting; at most a chunk of them.
     pub fn take(&mut self) -> Result<Vec<Arc<Event>>, Expired> {
         let state = self.store.read();
-        let mut events = Vec::new();
+        let mut events: Vec<Arc<Event>> = Vec::new();
+        let mut bytes = 0;
         let mut seen = state.revision();
-        for event in state.events_after(&self.resource, self.seen)? {
-            if self.scope.covers(event) {
-                if events.len() == CHUNK {
-                    seen = events
-                        .last()
-                        .map_or(seen, |event: &Arc<Event>| event.revision());
-                    break;
-                }
-                events.push(Arc::clone(event));
+        let all = state.events_after(&self.resource, self.seen)?;
+        for event in all.filter(|event| self.scope.covers(event)) {
+            if events.len() == CHUNK || bytes >= CHUNK_BYTES {
+                seen = events.last().map_or(seen, |event| event.revision());
+                break;
             }
+            bytes += event.object.json.len();
+            events.push(Arc::clone(event));
         }
         // A reader may start from a revision it was told by a newer server.
         self.seen = self.seen.max(seen);

@@ -62,7 +62,8 @@ impl State {
                 .peekable(),
             then: then.peekable(),
         };
-        let objects = merged.by_ref().take(wanted.limit).collect();
+        let objects = merged.by_ref().take(wanted.limit);
+        let objects = objects.map(Found::owned).collect();
         Ok(Page {
             objects,
             remaining: merged.count(),
@@ -99,6 +100,24 @@ impl State {
     }
 }
 
+/// An object of a page. It is kept only if it is on the page: the others are but counted.
+enum Found<'s> {
+    Now(&'s Arc<str>, &'s Arc<str>, &'s Arc<Stored>),
+    Then(Place, Arc<Stored>),
+}
+
+impl Found<'_> {
+    fn owned(self) -> (Place, Arc<Stored>) {
+        match self {
+            Self::Now(namespace, name, object) => {
+                let place = (Arc::clone(namespace), Arc::clone(name));
+                (place, Arc::clone(object))
+            }
+            Self::Then(place, object) => (place, object),
+        }
+    }
+}
+
 /// The present with the past laid over it, both in order.
 struct Merged<N: Iterator, T: Iterator> {
     now: Peekable<N>,
@@ -110,7 +129,7 @@ where
     N: Iterator<Item = (&'s Arc<str>, &'s Arc<str>, &'s Arc<Stored>)>,
     T: Iterator<Item = (Place, Option<Arc<Stored>>)>,
 {
-    type Item = (Place, Arc<Stored>);
+    type Item = Found<'s>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -126,13 +145,12 @@ where
                 && let Some((namespace, name, object)) = self.now.next()
                 && order == Ordering::Less
             {
-                let place = (Arc::clone(namespace), Arc::clone(name));
-                return Some((place, Arc::clone(object)));
+                return Some(Found::Now(namespace, name, object));
             }
             if order != Ordering::Less
                 && let Some((place, Some(object))) = self.then.next()
             {
-                return Some((place, object));
+                return Some(Found::Then(place, object));
             }
         }
     }

@@ -6,6 +6,7 @@ mod access;
 mod accounts;
 mod admission;
 mod connections;
+mod crowd;
 mod definitions;
 mod deletion;
 mod durability;
