@@ -60,17 +60,17 @@ impl Registry {
     ) -> Result<Written, Refusal> {
         let prefix = text(&object, "/metadata/generateName").to_owned();
         let generated = text(&object, "/metadata/name").is_empty() && !prefix.is_empty();
+        if !generated {
+            return self.create_named(kind, object, options, fields).await;
+        }
         let mut tries = 0;
         loop {
             tries += 1;
             let mut candidate = object.clone();
-            if generated {
-                let name = names::generate(&prefix, self.entropy.draw());
-                metadata(&mut candidate).insert("name".to_owned(), name.into());
-            }
+            let name = names::generate(&prefix, self.entropy.draw());
+            metadata(&mut candidate).insert("name".to_owned(), name.into());
             match self.create_named(kind, candidate, options, fields).await {
-                Err(refusal)
-                    if generated && refusal.reason == "AlreadyExists" && tries < NAME_TRIES => {}
+                Err(refusal) if refusal.reason == "AlreadyExists" && tries < NAME_TRIES => {}
                 other => return other,
             }
         }

@@ -12,8 +12,9 @@ use tokio::sync::watch;
 use super::Key;
 use super::feed::Scope;
 
-/// From how many readers on the writer leaves it to the herald to wake them.
-const CROWD: usize = 64;
+/// From how many readers on the writer leaves it to the herald to wake them. Fewer are woken sooner
+/// than another thread would get to run.
+const CROWD: usize = 256;
 /// From how many scopes on those that nobody waits for any more are looked for.
 const SWEEP: usize = 64;
 

@@ -13,7 +13,7 @@ enum Better {
 use Better::{Less, More};
 
 /// What is told, in which unit, and under which name it was taken down.
-const ROWS: [(&str, &str, &str, Better); 31] = [
+const ROWS: [(&str, &str, &str, Better); 32] = [
     ("start to ready", "ms", "start", Less),
     ("memory, empty", "MiB", "memory empty", Less),
     ("memory, full", "MiB", "memory full", Less),
@@ -84,6 +84,7 @@ const ROWS: [(&str, &str, &str, Better); 31] = [
         "crowd: crowd answer p99",
         Less,
     ),
+    ("alone: creates", "/s", "crowd: alone rate", More),
     ("in a crowd: creates", "/s", "crowd: crowd rate", More),
 ];
 
