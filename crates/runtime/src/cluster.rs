@@ -13,14 +13,20 @@ use serde_json::{Value, json, value::RawValue};
 
 use crate::{
     error::{ApiError, Refusal, found},
+    pace::{Answer, Pace},
     patch::Patch,
     token::{self, Token, TokenRequest},
 };
 
-/// The API server.
+/// Where leases are.
+const LEASES: &str = "/apis/coordination.k8s.io/";
+
+/// The API server. How many requests of a process are there at once follows its answers;
+/// leases and watches are never held back.
 #[derive(Clone)]
 pub struct Cluster {
     client: kube::Client,
+    pace: Pace,
 }
 
 /// What must still be true of an object for a delete to go through.
@@ -74,7 +80,10 @@ pub(crate) struct PageMeta {
 impl Cluster {
     /// The API server behind this client.
     pub fn new(client: kube::Client) -> Self {
-        Self { client }
+        Self {
+            client,
+            pace: Pace::default(),
+        }
     }
 
     /// Reads one object; `None` if it isn't there.
@@ -275,7 +284,15 @@ impl Cluster {
     }
 
     async fn send(&self, call: &Call, method: Method, body: Vec<u8>) -> Result<Bytes, ApiError> {
+        // Who waits too long for its lease loses it.
+        let place = match call.path.starts_with(LEASES) {
+            true => None,
+            false => Some(self.pace.enter().await),
+        };
         let response = self.raw(call, method, body).await?;
+        if let Some(place) = place {
+            place.answered(answer(&response));
+        }
         if !response.status().is_success() {
             return Err(refused(call, response).await);
         }
@@ -308,6 +325,18 @@ impl Cluster {
             .send(request)
             .await
             .map_err(|e| call.error(Refusal::Lost(Box::new(e))))
+    }
+}
+
+/// What the server's answer tells of the server.
+fn answer(response: &Response<Body>) -> Answer {
+    match response.status() {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            let after = response.headers().get(http::header::RETRY_AFTER);
+            let seconds = after.and_then(|value| value.to_str().ok()?.parse().ok());
+            Answer::Busy(seconds.map(std::time::Duration::from_secs))
+        }
+        _ => Answer::Good,
     }
 }
 

@@ -17,6 +17,7 @@ mod error;
 mod informers;
 mod lease;
 mod metrics;
+mod pace;
 mod panics;
 mod patch;
 mod process;
