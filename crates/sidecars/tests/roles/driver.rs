@@ -61,6 +61,8 @@ pub(crate) struct State {
     pub(crate) offline: bool,
     /// The largest size that a volume can grow to.
     pub(crate) most: i64,
+    /// The credentials that came with each deletion.
+    pub(crate) delete_secrets: Vec<BTreeMap<String, String>>,
     /// How much room is said to be left, by zone.
     pub(crate) room: BTreeMap<String, i64>,
     /// Whether volumes are said to be filled as asked.
@@ -235,8 +237,12 @@ impl Controller for Fake {
         &self,
         request: Request<DeleteVolumeRequest>,
     ) -> Result<Response<DeleteVolumeResponse>, Status> {
-        let id = request.into_inner().volume_id;
+        let DeleteVolumeRequest {
+            volume_id: id,
+            secrets,
+        } = request.into_inner();
         let mut state = self.state();
+        state.delete_secrets.push(secrets);
         state.calls.push(format!("DeleteVolume {id}"));
         let published = state.published.iter().any(|(volume, _)| *volume == id);
         assert!(!published, "{id} is deleted while it is attached");

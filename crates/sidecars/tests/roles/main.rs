@@ -5,6 +5,7 @@ mod capacity;
 mod crashes;
 mod driver;
 mod fuse;
+mod history;
 mod provisioning;
 mod registering;
 mod requests;

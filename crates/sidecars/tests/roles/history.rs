@@ -1,0 +1,304 @@
+//! What went wrong in the originals' history, each as a case that must never be again.
+
+use std::{
+    fmt::Write as _,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use orlop_model::{
+    Claim, Key, Kind, Secret, StorageClass, Volume, VolumeAttachment,
+    well_known::{PROVISIONED_BY, attacher_finalizer},
+};
+use orlop_runtime::Patch;
+use serde_json::json;
+use tokio::time::sleep;
+use tonic::Code;
+use tracing::{
+    Event, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+};
+
+use crate::{
+    driver::{Mishap, NAME},
+    fuse::Fuse,
+    world::{World, data},
+};
+
+/// R03: another volume is on record under the name meanwhile, as a stale view brings about.
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_was_made_beside_the_one_on_record_is_deleted() {
+    let mut world = World::new().await;
+    world.fake.state().slow = Duration::from_secs(5);
+    world.start(Fuse::never());
+    let claim = world.add_claim("fast").await;
+    sleep(Duration::from_secs(2)).await;
+    let recorded = json!({
+        "metadata": {
+            "name": format!("pvc-{}", claim.metadata.uid),
+            "annotations": {PROVISIONED_BY: "somebody else"},
+        },
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "fast",
+            "claimRef": claim.reference(),
+            "csi": {"driver": NAME, "volumeHandle": "made earlier"},
+        },
+    });
+    world.create::<Volume>(recorded).await;
+    world.until_settled().await;
+    world
+        .until("what nobody knows of is deleted", |_, fake| async move {
+            Ok(fake.calls("CreateVolume") == 1 && fake.state().volumes.is_empty())
+        })
+        .await;
+    let volume = world.volume().await.expect("it is on record");
+    let handle = volume.spec.csi.expect("it is the driver's").volume_handle;
+    assert_eq!(handle, "made earlier");
+}
+
+/// R07: a slow driver is not undone and asked anew.
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_takes_minutes_makes_one_volume() {
+    let mut world = World::new().await;
+    let late = [Mishap::Do(Code::DeadlineExceeded); 9];
+    world.fake.state().create.extend(late);
+    world.start(Fuse::never());
+    world.add_claim("fast").await;
+    world.until_settled().await;
+    assert_eq!(world.fake.calls("CreateVolume"), 10);
+    assert_eq!(world.fake.calls("DeleteVolume"), 0);
+    assert_eq!(world.fake.state().volumes.len(), 1);
+}
+
+/// R09: who deletes goes by the driver, not by the process that made it.
+#[tokio::test(start_paused = true)]
+async fn a_provisioner_with_another_identity_deletes_what_its_forerunner_made() {
+    let mut world = World::new().await;
+    world.config.identity = "first".into();
+    world.start(Fuse::never());
+    world.add_claim("fast").await;
+    world.until_settled().await;
+    world.crash();
+    world.config.identity = "second".into();
+    world.start(Fuse::never());
+    world.delete::<Claim>(&data()).await;
+    world.until_nothing_is_left().await;
+}
+
+/// R10: a volume that belongs to no claim breaks nothing.
+#[tokio::test(start_paused = true)]
+async fn a_volume_without_a_claim_is_left_alone_and_others_are_served() {
+    let mut world = World::new().await;
+    for policy in ["Delete", "Retain"] {
+        world
+            .create::<Volume>(json!({
+                "metadata": {"name": policy.to_lowercase(), "annotations": {PROVISIONED_BY: NAME}},
+                "spec": {
+                    "capacity": {"storage": "9Gi"},
+                    "accessModes": ["ReadOnlyMany"],
+                    "persistentVolumeReclaimPolicy": policy,
+                    "csi": {"driver": NAME, "volumeHandle": "by hand"},
+                },
+            }))
+            .await;
+    }
+    world.start(Fuse::never());
+    world.add_claim("fast").await;
+    world.until_settled().await;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(world.fake.calls("DeleteVolume"), 0);
+    let all = world.cluster.list::<Volume>(None).await;
+    assert_eq!(all.expect("it answers").len(), 3);
+}
+
+/// Everything that is logged, at every level.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<String>>);
+
+impl Log {
+    fn add(&self, record: impl FnOnce(&mut Words<'_>)) {
+        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        record(&mut Words(&mut text));
+    }
+}
+
+struct Words<'a>(&'a mut String);
+
+impl Visit for Words<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let _ = writeln!(self.0, "{field}={value:?}");
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
+        self.add(|words| attributes.record(words));
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, values: &span::Record<'_>) {
+        self.add(|words| values.record(words));
+    }
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, event: &Event<'_>) {
+        self.add(|words| event.record(words));
+    }
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// R11 and R13: a secret reaches the driver, also after the class that named it is gone, and
+/// no log at any level.
+#[tokio::test(start_paused = true)]
+async fn secrets_are_found_without_their_class_and_logged_nowhere() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(log.clone());
+    let mut world = World::new().await;
+    let purposes = ["provisioner", "controller-publish"];
+    let parameters: serde_json::Map<_, _> = purposes
+        .iter()
+        .flat_map(|purpose| {
+            let key = |end: &str| format!("csi.storage.k8s.io/{purpose}-secret-{end}");
+            [
+                (key("name"), json!("key")),
+                (key("namespace"), json!("default")),
+            ]
+        })
+        .collect();
+    let keyed = json!({"parameters": parameters});
+    world.add_class("keyed", keyed).await;
+    let secret = json!({
+        "metadata": {"name": "key", "namespace": "default"},
+        "data": {"token": "Y2FuYXJ5LXZhbHVl"},
+    });
+    world.create::<Secret>(secret).await;
+    let lost = Mishap::Do(Code::DeadlineExceeded);
+    world.fake.state().create.push_back(lost);
+    world.fake.state().publish.push_back(lost);
+    world.fake.state().delete.push_back(lost);
+    world.start(Fuse::never());
+    world.add_claim("keyed").await;
+    world.until_settled().await;
+    world.attach("n1").await;
+    world.until_attached("n1").await;
+    world.delete::<StorageClass>(&Key::cluster("keyed")).await;
+    let attachment = Key::cluster("at-n1");
+    world.delete::<VolumeAttachment>(&attachment).await;
+    world.delete::<Claim>(&data()).await;
+    world.until_nothing_is_left().await;
+    let told = world.fake.state().delete_secrets.clone();
+    assert_eq!(told.len(), 2);
+    assert!(
+        told.iter()
+            .all(|secrets| secrets["token"] == "canary-value")
+    );
+    let logged = log.0.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(logged.contains("CreateVolume"), "something is logged");
+    assert!(!logged.contains("canary-value"));
+    assert!(!logged.contains("Y2FuYXJ5LXZhbHVl"));
+}
+
+/// R14: a change of the claim while a try is awaited takes nothing off the agenda.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_changes_between_two_tries_is_provisioned_all_the_same() {
+    let mut world = World::new().await;
+    let lost = [Mishap::Do(Code::DeadlineExceeded); 3];
+    world.fake.state().create.extend(lost);
+    world.start(Fuse::never());
+    world.add_claim("fast").await;
+    for number in 1..=6 {
+        sleep(Duration::from_millis(700)).await;
+        let label = json!({"metadata": {"labels": {"touched": number.to_string()}}});
+        let (key, label) = (data(), Patch::Merge(label));
+        let touched = world.cluster.patch::<Claim>(&key, &label).await;
+        touched.expect("it is there");
+    }
+    world.until_settled().await;
+    assert_eq!(
+        world.fake.calls("CreateVolume"),
+        4,
+        "nor is a wait cut short"
+    );
+    assert_eq!(world.fake.state().volumes.len(), 1);
+}
+
+/// R26: an attachment that went before the intent was on it is not attached.
+#[tokio::test(start_paused = true)]
+async fn an_attachment_that_was_made_anew_is_judged_anew() {
+    let mut world = World::new().await;
+    world.start(Fuse::never());
+    world.add_claim("fast").await;
+    world.until_settled().await;
+    for _ in 0..20 {
+        world.attach("n1").await;
+        world
+            .delete::<VolumeAttachment>(&Key::cluster("at-n1"))
+            .await;
+        world
+            .until("it is gone", |cluster, _| async move {
+                let key = Key::cluster("at-n1");
+                Ok(cluster.get::<VolumeAttachment>(&key).await?.is_none())
+            })
+            .await;
+    }
+    sleep(Duration::from_secs(60)).await;
+    assert!(world.fake.state().published.is_empty());
+}
+
+/// R28: the attacher dies after the volume is off and before that is written down.
+#[tokio::test(start_paused = true)]
+async fn a_detachment_that_was_not_written_down_is_repeated_once() {
+    let mut world = World::new().await;
+    world.start(Fuse::never());
+    world.add_claim("fast").await;
+    world.until_settled().await;
+    world.attach("n1").await;
+    world.until_attached("n1").await;
+    let lost = Mishap::Do(Code::Unavailable);
+    world.fake.state().unpublish.push_back(lost);
+    world
+        .delete::<VolumeAttachment>(&Key::cluster("at-n1"))
+        .await;
+    world
+        .until("the driver was asked", |_, fake| async move {
+            Ok(fake.calls("ControllerUnpublishVolume") == 1)
+        })
+        .await;
+    world.crash();
+    world.start(Fuse::never());
+    world
+        .until("it is gone", |cluster, _| async move {
+            let key = Key::cluster("at-n1");
+            Ok(cluster.get::<VolumeAttachment>(&key).await?.is_none())
+        })
+        .await;
+    assert_eq!(world.fake.calls("ControllerUnpublishVolume"), 2);
+}
+
+/// R31: an attachment that lost our finalizer is detached all the same.
+#[tokio::test(start_paused = true)]
+async fn an_attachment_without_our_finalizer_is_detached_before_it_goes() {
+    let mut world = World::new().await;
+    world.start(Fuse::never());
+    world.add_claim("fast").await;
+    world.until_settled().await;
+    world.attach("n1").await;
+    world.until_attached("n1").await;
+    let key = Key::cluster("at-n1");
+    // Somebody else's finalizer keeps it long enough to be seen.
+    let others = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/other"]}}));
+    let bared = world.cluster.patch::<VolumeAttachment>(&key, &others).await;
+    let bared = bared.expect("it is there");
+    assert!(!bared.metadata.has_finalizer(&attacher_finalizer(NAME)));
+    world.delete::<VolumeAttachment>(&key).await;
+    world
+        .until("it is off the node", |_, fake| async move {
+            Ok(fake.state().published.is_empty())
+        })
+        .await;
+}
