@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use orlop_csi::client::{ControllerCapability, NodeCapability, PluginService, VolumeExpansion};
 use orlop_csi::{CallError, Driver, DriverInfo, Method, Service, proto};
@@ -11,6 +11,7 @@ use tonic::Code;
 use crate::case::Need;
 use crate::folder::RunFolder;
 use crate::observed::Observed;
+use crate::room::Room;
 use crate::settings::Settings;
 
 /// A secret shorter than this can't be told from chance.
@@ -51,6 +52,7 @@ pub(crate) struct Bench {
     /// What was listed before the run.
     pub(crate) volumes_before: BTreeSet<String>,
     made: Mutex<BTreeSet<String>>,
+    room: Mutex<Room>,
 }
 
 impl Bench {
@@ -90,6 +92,7 @@ impl Bench {
             canaries: Mutex::new(secrets),
             volumes_before,
             made: Mutex::default(),
+            room: Mutex::default(),
         })
     }
 
@@ -125,6 +128,11 @@ impl Bench {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// What the run's volumes and snapshots take.
+    pub(crate) fn room(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Values that must never come back in a message.

@@ -22,6 +22,7 @@ mod observed;
 mod presence;
 pub mod report;
 mod rest;
+pub mod room;
 mod run;
 pub mod settings;
 mod spec;

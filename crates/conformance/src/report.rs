@@ -12,7 +12,7 @@ mod text;
 
 pub use html::html;
 pub use junit::junit;
-pub use text::{line, summary};
+pub use text::{Detail, line, summary};
 
 /// How a case went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -119,6 +119,8 @@ pub struct Report {
     /// How long it took.
     #[serde(rename = "seconds", serialize_with = "seconds")]
     pub took: Duration,
+    /// The most bytes that its volumes and snapshots took at once, by the driver's own word.
+    pub most_bytes: i64,
     /// Whether whoever ran it stopped it before its end.
     pub stopped: bool,
     /// The cases, in order.

@@ -14,6 +14,7 @@ use crate::cases;
 use crate::make::{block_capability, mount_capability};
 use crate::presence::Presence;
 use crate::report::{CaseReport, Report, Verdict};
+use crate::room;
 use crate::run::run_case;
 use crate::settings::Settings;
 
@@ -72,6 +73,13 @@ impl From<MeetError> for CannotRun {
 /// What happens in a run, for whoever watches.
 #[derive(Debug)]
 pub enum Event<'a> {
+    /// The driver was met, and this much of its storage may be needed at once.
+    Met {
+        /// In bytes.
+        needed: i64,
+        /// What is left by the driver's own word, if it says so.
+        left: Option<i64>,
+    },
     /// A case begins.
     Begins(&'a Case),
     /// A case has ended.
@@ -128,6 +136,12 @@ impl Suite {
         let mut bench = meeting
             .map_err(|_| CannotRun::Silent(timeout))?
             .map_err(CannotRun::from)?;
+        if bench.can(orlop_csi::client::ControllerCapability::CreateDeleteVolume) {
+            watch(Event::Met {
+                needed: room::needed(bench.settings.volume_size),
+                left: room::left(&bench).await,
+            });
+        }
         find_kinds(&mut bench).await;
         let bench = Arc::new(bench);
         let mut reports: Vec<CaseReport> = Vec::new();
@@ -160,6 +174,7 @@ impl Suite {
             version: bench.controller.version.clone(),
             started,
             took: began.elapsed(),
+            most_bytes: bench.room().most(),
             stopped,
             cases: reports,
         })

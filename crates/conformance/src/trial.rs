@@ -145,6 +145,9 @@ impl Trial {
         let result = driver.call_raw(&request, time).await;
         let seen = result.as_ref().map(|reply| reply as &dyn Any);
         self.0.ledger.after(&request, new, seen);
+        if let Ok(reply) = seen {
+            self.bench().room().look(&request, reply);
+        }
         if let Ok(reply) = seen
             && let Some(reply) = reply.downcast_ref::<proto::CreateVolumeResponse>()
             && let Some(volume) = &reply.volume

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
 use orlop_conformance::{
-    CannotRun, CaseReport, Pattern, Report, Restart, Settings, Suite, Verdict,
+    CannotRun, CaseReport, Pattern, Report, Restart, Settings, Suite, Verdict, room,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -150,6 +150,9 @@ async fn a_driver_that_keeps_the_contract_conforms() {
         let counts = report.counts();
         eprintln!("{profile:?}: {counts:?} in {:?}", report.took);
         assert_eq!((counts.failed, counts.warned), (0, 0), "{profile:?}");
+        let (most, needed) = (report.most_bytes, room::needed(VOLUME));
+        eprintln!("{profile:?}: at most {} volumes' worth", most / VOLUME);
+        assert!(most <= needed, "{profile:?} took {most} of {needed} bytes");
     }
 }
 

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use orlop_conformance::report::Detail;
 use orlop_conformance::{
     Event, Pattern, Report, Restart, Settings, Suite, Verdict, report, settings,
 };
 use orlop_csi::Driver;
 use orlop_csi::client::socket_path;
+use orlop_drivers::local::size;
 use tokio_util::sync::CancellationToken;
 
 use crate::voice::say;
@@ -50,6 +52,9 @@ pub(crate) struct Conformance {
     /// Print the failures and the verdict alone.
     #[arg(long, short)]
     quiet: bool,
+    /// Print every call of a case that failed, and all of it.
+    #[arg(long, short)]
+    verbose: bool,
     /// Write a JUnit report.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -77,8 +82,8 @@ pub(crate) struct Conformance {
     /// Make test volumes raw block ones, for a driver without file systems.
     #[arg(long)]
     block: bool,
-    /// The size of test volumes in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30, value_parser = clap::value_parser!(i64).range(1..=1 << 50))]
+    /// The size of test volumes: bytes, or a quantity such as 64Mi. Up to 28 times that is needed at once.
+    #[arg(long, value_name = "SIZE", default_value = "1Gi", value_parser = volume_size)]
     test_volume_size: i64,
     /// Where staging paths are made; must be a place that the driver sees under the same name.
     #[arg(long, value_name = "DIR")]
@@ -98,6 +103,40 @@ pub(crate) struct Conformance {
     /// A second node id that ControllerPublishVolume knows.
     #[arg(long, value_name = "ID")]
     other_node_id: Option<String>,
+}
+
+fn volume_size(text: &str) -> Result<i64, String> {
+    /// Cases grow volumes and sum them up.
+    const LARGEST: i64 = 1 << 50;
+    let bytes = size::bytes(text).and_then(|bytes| i64::try_from(bytes).ok());
+    bytes
+        .filter(|bytes| (1..=LARGEST).contains(bytes))
+        .ok_or_else(|| "use bytes, or a quantity such as 64Mi, up to 1Pi".to_owned())
+}
+
+/// Bytes in words.
+fn in_words(bytes: i64) -> String {
+    const UNITS: [(&str, i64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match UNITS.iter().find(|(_, unit)| bytes >= 10 * unit) {
+        Some((name, unit)) => format!("{} {name}", bytes / unit),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+/// What to say about the room that a run needs; nothing to those who want to hear of failures alone,
+/// unless it will be one.
+fn about_room(needed: i64, left: Option<i64>, quiet: bool) -> Option<String> {
+    let needs = format!("needs up to {} at once", in_words(needed));
+    match left {
+        Some(left) if left < needed => Some(format!(
+            "{needs}, and the driver says that {} are left: cases may fail for that; free some, or \
+             use a smaller --test-volume-size",
+            in_words(left)
+        )),
+        _ if quiet => None,
+        Some(left) => Some(format!("{needs}; {} are left", in_words(left))),
+        None => Some(format!("{needs}; the driver doesn't tell how much is left")),
+    }
 }
 
 pub(crate) fn main(args: Conformance) -> ExitCode {
@@ -136,8 +175,17 @@ async fn run(args: Conformance) -> Result<End> {
     }
     let stop = CancellationToken::new();
     let quiet = args.quiet;
+    let detail = match args.verbose {
+        true => Detail::Full,
+        false => Detail::Short,
+    };
     let outcome = suite.run(settings, &stop, |event| match event {
-        Event::Ended(case) if !quiet => say(&report::line(case)),
+        Event::Met { needed, left } => {
+            if let Some(words) = about_room(needed, left, quiet) {
+                say(&words);
+            }
+        }
+        Event::Ended(case) if !quiet => say(&report::line(case, detail)),
         Event::Ended(_) | Event::Begins(_) => {}
     });
     let signals = async {
@@ -159,7 +207,7 @@ async fn run(args: Conformance) -> Result<End> {
     let written = write(&args, &report);
     let judged = |verdict: &Verdict| !matches!(verdict, Verdict::Skipped(_) | Verdict::NotRun(_));
     if report.stopped || report.cases.iter().any(|case| judged(&case.verdict)) {
-        say(report::summary(&report).trim_end());
+        say(report::summary(&report, detail).trim_end());
     }
     written?;
     if report.stopped {
@@ -245,4 +293,37 @@ fn write(args: &Conformance, made: &Report) -> Result<()> {
 
 fn save(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("could not write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_bytes_or_quantities() {
+        for (text, bytes) in [("1048576", 1 << 20), ("64Mi", 64 << 20), ("1Gi", 1 << 30)] {
+            assert_eq!(volume_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["0", "-1", "big", "", "2Pi", "5%"] {
+            assert!(volume_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn too_little_room_is_told_even_to_the_quiet() {
+        let (small, large) = (1 << 30, 100 << 30);
+        for quiet in [true, false] {
+            let told = about_room(large, Some(small), quiet).unwrap();
+            assert!(
+                told.contains("100 GiB") && told.contains("1024 MiB"),
+                "{told}"
+            );
+        }
+        assert_eq!(about_room(small, Some(large), true), None);
+        assert!(
+            about_room(small, None, false)
+                .unwrap()
+                .contains("doesn't tell")
+        );
+    }
 }

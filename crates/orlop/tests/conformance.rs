@@ -289,6 +289,7 @@ async fn what_cannot_be_run_ends_with_two_and_says_why() {
         (["--secrets", &bad], bad.as_str()),
         (["--driver-log", &missing], missing.as_str()),
         (["--test-volume-size", "0"], "--test-volume-size"),
+        (["--test-volume-size", "64MB"], "64Mi"),
         (["--focus", "create.works"], "skipped"),
     ] {
         let said = place.run(&arguments).await;

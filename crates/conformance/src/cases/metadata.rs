@@ -6,15 +6,18 @@ use std::os::unix::fs::FileExt as _;
 
 use orlop_csi::client::{ControllerCapability as Can, Origin, PluginService, Refusal};
 use orlop_csi::proto;
-use proto::volume_capability::access_mode::Mode;
+use orlop_csi::proto::volume_capability::access_mode::Mode;
 use tonic::Code;
 
 use super::CREATE;
 use crate::case::{Case, Need, Outcome, Trouble, ensure};
 use crate::make::{Placed, block_capability};
-use crate::spec;
 use crate::trial::Trial;
 use crate::words;
+
+mod allocated;
+mod delta;
+mod refusals;
 
 const METADATA: Need = Need::Plugin(PluginService::SnapshotMetadataService);
 const SNAPSHOTS: Need = Need::Controller(Can::CreateDeleteSnapshot);
@@ -24,7 +27,7 @@ const NOBODY: &str = "orlop-conformance-nobody";
 const PIECE: u64 = 64 << 10;
 
 pub(super) fn cases() -> Vec<Case> {
-    [refusals(), allocated(), delta()].concat()
+    [refusals::cases(), allocated::cases(), delta::cases()].concat()
 }
 
 /// One message of either stream.
@@ -234,236 +237,7 @@ fn of_delta(base: &str, target: &str) -> proto::GetMetadataDeltaRequest {
     }
 }
 
-fn refusals() -> Vec<Case> {
-    vec![
-        Case::must(
-            "metadata.allocated_needs_a_snapshot",
-            spec::REQUIRED,
-            "GetMetadataAllocated without snapshot_id is refused with INVALID_ARGUMENT",
-            &[METADATA],
-            |t| async move {
-                let stream = Stream::allocated(&t, of_allocated("")).await;
-                stream.refused(&[Code::InvalidArgument], "snapshot_id is REQUIRED")
-            },
-        ),
-        Case::must(
-            "metadata.delta_needs_a_base",
-            spec::REQUIRED,
-            "GetMetadataDelta without base_snapshot_id is refused with INVALID_ARGUMENT",
-            &[METADATA],
-            |t| async move {
-                let stream = Stream::delta(&t, of_delta("", NOBODY)).await;
-                stream.refused(&[Code::InvalidArgument], "base_snapshot_id is REQUIRED")
-            },
-        ),
-        Case::must(
-            "metadata.delta_needs_a_target",
-            spec::REQUIRED,
-            "GetMetadataDelta without target_snapshot_id is refused with INVALID_ARGUMENT",
-            &[METADATA],
-            |t| async move {
-                let stream = Stream::delta(&t, of_delta(NOBODY, "")).await;
-                stream.refused(&[Code::InvalidArgument], "target_snapshot_id is REQUIRED")
-            },
-        ),
-        Case::must(
-            "metadata.allocated_of_nothing",
-            spec::METADATA_ALLOCATED,
-            "GetMetadataAllocated of an unknown snapshot is NOT_FOUND",
-            &[METADATA],
-            |t| async move {
-                let stream = Stream::allocated(&t, of_allocated(NOBODY)).await;
-                stream.refused(&[Code::NotFound], "there is no such snapshot")
-            },
-        ),
-        Case::must(
-            "metadata.delta_of_nothing",
-            spec::METADATA_DELTA,
-            "GetMetadataDelta with an unknown base or target is NOT_FOUND",
-            &[METADATA, CREATE, SNAPSHOTS],
-            |t| async move {
-                let volume = t.volume("v").await?;
-                let snapshot = t.snapshot(&volume.volume_id, "s").await?.snapshot_id;
-                for request in [of_delta(NOBODY, &snapshot), of_delta(&snapshot, NOBODY)] {
-                    let stream = Stream::delta(&t, request).await;
-                    stream.refused(&[Code::NotFound], "one of the snapshots does not exist")?;
-                }
-                Ok(())
-            },
-        ),
-        Case::must(
-            "metadata.offset_is_not_negative",
-            spec::METADATA_ALLOCATED,
-            "a negative starting_offset is refused",
-            &[METADATA, CREATE, SNAPSHOTS],
-            |t| async move {
-                let volume = t.volume("v").await?;
-                let snapshot = t.snapshot(&volume.volume_id, "s").await?.snapshot_id;
-                let request = proto::GetMetadataAllocatedRequest {
-                    starting_offset: -1,
-                    ..of_allocated(&snapshot)
-                };
-                let stream = Stream::allocated(&t, request).await;
-                stream.refused(
-                    &[Code::OutOfRange, Code::InvalidArgument],
-                    "starting_offset is negative",
-                )
-            },
-        ),
-        Case::must(
-            "metadata.offset_is_within_the_volume",
-            spec::METADATA_ALLOCATED,
-            "a starting_offset beyond the volume's end is OUT_OF_RANGE",
-            &[METADATA, CREATE, SNAPSHOTS],
-            |t| async move {
-                let volume = t.volume("v").await?;
-                let snapshot = t.snapshot(&volume.volume_id, "s").await?.snapshot_id;
-                let request = proto::GetMetadataAllocatedRequest {
-                    starting_offset: i64::MAX,
-                    ..of_allocated(&snapshot)
-                };
-                let stream = Stream::allocated(&t, request).await;
-                stream.refused(&[Code::OutOfRange], "starting_offset is beyond the end")
-            },
-        ),
-        Case::must(
-            "metadata.maximum_is_not_negative",
-            spec::METADATA_ALLOCATED,
-            "a negative max_results is refused with INVALID_ARGUMENT",
-            &[METADATA, CREATE, SNAPSHOTS],
-            |t| async move {
-                let volume = t.volume("v").await?;
-                let snapshot = t.snapshot(&volume.volume_id, "s").await?.snapshot_id;
-                let request = proto::GetMetadataAllocatedRequest {
-                    max_results: -1,
-                    ..of_allocated(&snapshot)
-                };
-                let stream = Stream::allocated(&t, request).await;
-                stream.refused(&[Code::InvalidArgument], "max_results is negative")
-            },
-        ),
-    ]
-}
-
 const EXACT: [Need; 4] = [METADATA, CREATE, SNAPSHOTS, Need::BlockVolumes];
-
-fn allocated() -> Vec<Case> {
-    vec![
-        Case::must(
-            "metadata.allocated_names_what_was_written",
-            spec::METADATA_ALLOCATED,
-            "every block that was written is named, in order",
-            &EXACT,
-            |t| async move {
-                let mut written = Written::make(&t).await?;
-                written.write(&written.pieces(), 0xA5).await?;
-                let snapshot = written.snapshot(&t, "s").await?;
-                let stream = Stream::allocated(&t, of_allocated(&snapshot)).await;
-                covers(
-                    stream.asked,
-                    &stream.ranges()?,
-                    &written.pieces(),
-                    "written",
-                )
-            },
-        ),
-        Case::must(
-            "metadata.allocated_is_of_the_snapshot",
-            spec::METADATA_ALLOCATED,
-            "the capacity is the volume's at the time of the snapshot",
-            &EXACT,
-            |t| async move {
-                let mut written = Written::make(&t).await?;
-                written.write(&written.pieces()[..1], 0xA5).await?;
-                let snapshot = written.snapshot(&t, "s").await?;
-                let stream = Stream::allocated(&t, of_allocated(&snapshot)).await;
-                stream.ranges()?;
-                let told = stream.messages.first().map(|message| message.capacity);
-                ensure!(
-                    told == Some(written.placed.volume.capacity_bytes)
-                        || written.placed.volume.capacity_bytes == 0,
-                    "volume_capacity_bytes is {told:?}; the volume has {}",
-                    written.placed.volume.capacity_bytes
-                );
-                Ok(())
-            },
-        ),
-        Case::must(
-            "metadata.allocated_keeps_to_the_maximum",
-            spec::METADATA_ALLOCATED,
-            "no message has more than max_results ranges, and none is lost for it",
-            &EXACT,
-            |t| async move {
-                let mut written = Written::make(&t).await?;
-                written.write(&written.pieces(), 0xA5).await?;
-                let snapshot = written.snapshot(&t, "s").await?;
-                let request = proto::GetMetadataAllocatedRequest {
-                    max_results: 1,
-                    ..of_allocated(&snapshot)
-                };
-                let stream = Stream::allocated(&t, request).await;
-                ensure!(
-                    stream
-                        .messages
-                        .iter()
-                        .all(|message| message.ranges.len() <= 1),
-                    "max_results is 1, but a message has more ranges"
-                );
-                covers(
-                    stream.asked,
-                    &stream.ranges()?,
-                    &written.pieces(),
-                    "written",
-                )
-            },
-        ),
-        Case::must(
-            "metadata.allocated_resumes",
-            spec::METADATA_ALLOCATED,
-            "from a starting_offset on, ranges are those that end after it",
-            &EXACT,
-            |t| async move {
-                let mut written = Written::make(&t).await?;
-                let pieces = written.pieces();
-                written.write(&pieces, 0xA5).await?;
-                let snapshot = written.snapshot(&t, "s").await?;
-                let from = pieces[2];
-                let request = proto::GetMetadataAllocatedRequest {
-                    starting_offset: i64::try_from(from).unwrap_or(0),
-                    ..of_allocated(&snapshot)
-                };
-                let stream = Stream::allocated(&t, request).await;
-                let ranges = stream.ranges()?;
-                resumes(stream.asked, &ranges, from)?;
-                covers(stream.asked, &ranges, &pieces[2..], "written")
-            },
-        ),
-        Case::must(
-            "metadata.allocated_is_repeatable",
-            spec::METADATA_ALLOCATED,
-            "a snapshot does not change, and neither does its metadata",
-            &EXACT,
-            |t| async move {
-                let mut written = Written::make(&t).await?;
-                let pieces = written.pieces();
-                written.write(&pieces[..2], 0xA5).await?;
-                let snapshot = written.snapshot(&t, "s").await?;
-                let before = Stream::allocated(&t, of_allocated(&snapshot))
-                    .await
-                    .ranges()?;
-                written.write(&pieces[2..], 0x5A).await?;
-                let after = Stream::allocated(&t, of_allocated(&snapshot))
-                    .await
-                    .ranges()?;
-                ensure!(
-                    before == after,
-                    "the snapshot's ranges were {before:?}, and {after:?} after later writes to its volume"
-                );
-                Ok(())
-            },
-        ),
-    ]
-}
 
 fn resumes(asked: &str, ranges: &[(u64, u64)], from: u64) -> Outcome {
     if let Some((at, size)) = ranges.first() {
@@ -473,95 +247,4 @@ fn resumes(asked: &str, ranges: &[(u64, u64)], from: u64) -> Outcome {
         );
     }
     Ok(())
-}
-
-fn delta() -> Vec<Case> {
-    vec![
-        Case::must(
-            "metadata.delta_names_what_changed",
-            spec::METADATA_DELTA,
-            "every block that changed between two snapshots is named, in order",
-            &EXACT,
-            |t| async move {
-                let mut written = Written::make(&t).await?;
-                let pieces = written.pieces();
-                written.write(&pieces[..3], 0xA5).await?;
-                let base = written.snapshot(&t, "base").await?;
-                let changed = [pieces[1], pieces[3]];
-                written.write(&changed, 0x5A).await?;
-                let target = written.snapshot(&t, "target").await?;
-                let stream = Stream::delta(&t, of_delta(&base, &target)).await;
-                covers(stream.asked, &stream.ranges()?, &changed, "changed")
-            },
-        ),
-        Case::must(
-            "metadata.delta_names_what_became_zero",
-            spec::METADATA_DELTA,
-            "a block that became zero has changed",
-            &EXACT,
-            |t| async move {
-                let mut written = Written::make(&t).await?;
-                let pieces = written.pieces();
-                written.write(&pieces, 0xA5).await?;
-                let base = written.snapshot(&t, "base").await?;
-                written.write(&pieces[1..2], 0).await?;
-                let target = written.snapshot(&t, "target").await?;
-                let stream = Stream::delta(&t, of_delta(&base, &target)).await;
-                covers(
-                    stream.asked,
-                    &stream.ranges()?,
-                    &pieces[1..2],
-                    "overwritten with zeros",
-                )
-            },
-        ),
-        Case::must(
-            "metadata.delta_keeps_to_the_maximum",
-            spec::METADATA_DELTA,
-            "no message has more than max_results ranges, and none is lost for it",
-            &EXACT,
-            |t| async move {
-                let mut written = Written::make(&t).await?;
-                let pieces = written.pieces();
-                let base = written.snapshot(&t, "base").await?;
-                written.write(&pieces, 0x5A).await?;
-                let target = written.snapshot(&t, "target").await?;
-                let request = proto::GetMetadataDeltaRequest {
-                    max_results: 1,
-                    ..of_delta(&base, &target)
-                };
-                let stream = Stream::delta(&t, request).await;
-                ensure!(
-                    stream
-                        .messages
-                        .iter()
-                        .all(|message| message.ranges.len() <= 1),
-                    "max_results is 1, but a message has more ranges"
-                );
-                covers(stream.asked, &stream.ranges()?, &pieces, "changed")
-            },
-        ),
-        Case::must(
-            "metadata.delta_resumes",
-            spec::METADATA_DELTA,
-            "from a starting_offset on, ranges are those that end after it",
-            &EXACT,
-            |t| async move {
-                let mut written = Written::make(&t).await?;
-                let pieces = written.pieces();
-                let base = written.snapshot(&t, "base").await?;
-                written.write(&pieces, 0x5A).await?;
-                let target = written.snapshot(&t, "target").await?;
-                let from = pieces[2];
-                let request = proto::GetMetadataDeltaRequest {
-                    starting_offset: i64::try_from(from).unwrap_or(0),
-                    ..of_delta(&base, &target)
-                };
-                let stream = Stream::delta(&t, request).await;
-                let ranges = stream.ranges()?;
-                resumes(stream.asked, &ranges, from)?;
-                covers(stream.asked, &ranges, &pieces[2..], "changed")
-            },
-        ),
-    ]
 }

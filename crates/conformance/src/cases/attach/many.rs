@@ -1,0 +1,153 @@
+//! One volume and several nodes, one node and several volumes.
+
+use orlop_csi::client::ControllerCapability as Can;
+use tonic::Code;
+
+use super::{ATTACH, detach};
+use crate::case::{Case, Need, Trouble, ensure};
+use crate::cases::{CREATE, volumes_listed};
+use crate::spec;
+
+pub(super) fn cases() -> Vec<Case> {
+    let listed = [
+        CREATE,
+        ATTACH,
+        Need::Controller(Can::ListVolumes),
+        Need::Controller(Can::ListVolumesPublishedNodes),
+    ];
+    let two = [CREATE, ATTACH, Need::OtherNode];
+    vec![
+        Case::must(
+            "attach.is_listed",
+            spec::LIST_VOLUMES,
+            "published_node_ids tells where a volume is, and no longer once it is not",
+            &listed,
+            |t| async move {
+                let volume = t.volume("v").await?;
+                let nodes = async || {
+                    let reply = crate::cases::entries_listed(&t).await?;
+                    let entry = reply.into_iter().find(|entry| {
+                        entry
+                            .volume
+                            .as_ref()
+                            .is_some_and(|listed| listed.volume_id == volume.volume_id)
+                    });
+                    Ok::<_, Trouble>(
+                        entry
+                            .and_then(|entry| entry.status)
+                            .unwrap_or_default()
+                            .published_node_ids,
+                    )
+                };
+                let before = nodes().await?;
+                ensure!(
+                    before.is_empty(),
+                    "ListVolumes says that a new volume is on {before:?}"
+                );
+                t.call(t.attach_request(&volume, &t.bench().node_id))
+                    .await
+                    .ok()?;
+                let there = nodes().await?;
+                ensure!(
+                    there.contains(&t.bench().node_id),
+                    "the volume is on {:?}, but ListVolumes says {there:?}",
+                    t.bench().node_id
+                );
+                t.call(detach(&volume.volume_id, &t.bench().node_id))
+                    .await
+                    .ok()?;
+                let after = nodes().await?;
+                ensure!(
+                    !after.contains(&t.bench().node_id),
+                    "the volume was taken from its node, but ListVolumes says {after:?}"
+                );
+                Ok(())
+            },
+        ),
+        Case::must(
+            "attach.second_node_is_refused",
+            spec::CONTROLLER_PUBLISH,
+            "a single-node volume on another node is FAILED_PRECONDITION",
+            &two,
+            |t| async move {
+                let volume = t.volume("v").await?;
+                t.call(t.attach_request(&volume, &t.bench().node_id))
+                    .await
+                    .ok()?;
+                let other = t.bench().settings.other_node_id.clone().unwrap_or_default();
+                t.call(t.attach_request(&volume, &other)).await.refused(
+                    Code::FailedPrecondition,
+                    "the volume is on another node and may be on one only",
+                )
+            },
+        ),
+        Case::must(
+            "attach.moves_between_nodes",
+            spec::CONTROLLER_PUBLISH,
+            "a volume moves to another node once it has left the first",
+            &two,
+            |t| async move {
+                let volume = t.volume("v").await?;
+                let other = t.bench().settings.other_node_id.clone().unwrap_or_default();
+                t.call(t.attach_request(&volume, &t.bench().node_id))
+                    .await
+                    .ok()?;
+                t.call(detach(&volume.volume_id, &t.bench().node_id))
+                    .await
+                    .ok()?;
+                t.call(t.attach_request(&volume, &other)).await.ok()?;
+                t.call(detach(&volume.volume_id, &other))
+                    .await
+                    .ok()
+                    .map(drop)
+            },
+        ),
+        Case::must(
+            "attach.limit_is_kept",
+            spec::CONTROLLER_PUBLISH,
+            "more volumes than max_volumes_per_node are refused with RESOURCE_EXHAUSTED",
+            &[CREATE, ATTACH, Need::VolumeLimit(32)],
+            |t| async move {
+                let most = usize::try_from(t.bench().max_volumes).unwrap_or(0);
+                for at in 0..most {
+                    let volume = t.volume(&format!("v{at}")).await?;
+                    let answer = t.call(t.attach_request(&volume, &t.bench().node_id)).await;
+                    if answer.code() == Code::ResourceExhausted {
+                        return Ok(()); // somebody else's volumes count too
+                    }
+                    answer.ok()?;
+                }
+                let volume = t.volume("over").await?;
+                t.call(t.attach_request(&volume, &t.bench().node_id))
+                    .await
+                    .refused(
+                        Code::ResourceExhausted,
+                        "the node has max_volumes_per_node volumes already",
+                    )
+            },
+        ),
+        Case::must(
+            "attach.survives_a_list",
+            spec::LIST_VOLUMES,
+            "listing does not disturb what is published",
+            &[CREATE, ATTACH, Need::Controller(Can::ListVolumes)],
+            |t| async move {
+                let volume = t.volume("v").await?;
+                let first = t
+                    .call(t.attach_request(&volume, &t.bench().node_id))
+                    .await
+                    .ok()?;
+                volumes_listed(&t).await?;
+                let again = t
+                    .call(t.attach_request(&volume, &t.bench().node_id))
+                    .await
+                    .ok()?;
+                ensure!(
+                    first == again,
+                    "the answer was {first:?}, and {again:?} after a list"
+                );
+                Ok(())
+            },
+        ),
+    ]
+}
