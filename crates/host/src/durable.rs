@@ -25,6 +25,27 @@ pub fn write_volatile(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     replace(path, bytes, mode, Sync::Cache)
 }
 
+/// Puts several files and directories on disk, all at once: on a journal they share what each would
+/// wait for by itself.
+pub fn sync_together(files: &[&File]) -> io::Result<()> {
+    match files {
+        [] => Ok(()),
+        [one] => one.sync_all(),
+        [first, rest @ ..] => std::thread::scope(|scope| {
+            let rest: Vec<_> = rest
+                .iter()
+                .map(|file| scope.spawn(|| file.sync_all()))
+                .collect();
+            let mut outcome = first.sync_all();
+            for handle in rest {
+                let synced = handle.join();
+                outcome = outcome.and(synced.unwrap_or_else(|_| Err(io::Error::other("panic"))));
+            }
+            outcome
+        }),
+    }
+}
+
 /// Puts a directory's entries on disk: what was created, renamed or removed in it.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
@@ -155,6 +176,20 @@ mod tests {
             }
         });
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn files_and_their_directory_are_synced_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = ["a", "b"].map(|name| File::create(dir.path().join(name)).unwrap());
+        let directory = File::open(dir.path()).unwrap();
+        sync_together(&[]).unwrap();
+        sync_together(&[&files[0], &files[1], &directory]).unwrap();
+        // What cannot be synced is told, wherever it stands.
+        let (read, _write) = std::io::pipe().unwrap();
+        let pipe = File::from(std::os::fd::OwnedFd::from(read));
+        sync_together(&[&files[0], &pipe]).unwrap_err();
+        sync_together(&[&pipe, &files[0]]).unwrap_err();
     }
 
     #[test]

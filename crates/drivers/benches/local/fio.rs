@@ -1,7 +1,17 @@
 //! fio through a volume against fio on the file system that the volume's pool is on.
+//!
+//! Both have the same type of file system, and files of the same size that are written once before
+//! anything is measured: a block that is written for the first time costs an allocation, in a thin
+//! volume two, and that is not what is asked here. Then both are measured in turns, with direct I/O.
+//!
+//! A loop device hands each request to a thread of the kernel. That takes time of a processor, not of
+//! the disk: so how busy the processors were is printed as well. Where the plain file keeps them busy
+//! already, it is they who are compared.
 
 use std::path::Path;
 use std::process::Command;
+
+use orlop_host::MountTable;
 
 use crate::Plan;
 use crate::served::Served;
@@ -9,23 +19,36 @@ use crate::served::Served;
 const GIB: i64 = 1 << 30;
 const ROUNDS: usize = 5;
 
-/// What is run: fio's name for it, the block size, the depth, and whether bytes or operations count.
-const JOBS: [(&str, &str, u32); 4] = [
+/// What is run: fio's name for it, the block size and the depth.
+const JOBS: [(&str, &str, u32); 8] = [
     ("write", "1M", 8),
     ("read", "1M", 8),
+    ("randwrite", "4k", 1),
+    ("randread", "4k", 1),
+    ("randwrite", "4k", 8),
+    ("randread", "4k", 8),
     ("randwrite", "4k", 32),
     ("randread", "4k", 32),
 ];
 
+/// The file system types that volumes can have, too.
+const SAME: [&str; 3] = ["ext4", "xfs", "btrfs"];
+
 pub(crate) async fn run(plan: &Plan) -> bool {
     let served = Served::start(&plan.dir, None);
+    let below = file_system(&served.pool);
+    let inside = SAME.into_iter().find(|it| *it == below).unwrap_or("ext4");
     let id = served.create("fio", 3 * GIB, None).await;
-    let target = served.publish(&id, "xfs").await;
+    let target = served.publish(&id, inside).await;
     let plain = served.path("plain");
     std::fs::create_dir(&plain).expect("a folder");
+    for folder in [&plain, &target] {
+        lay_out(Path::new(folder));
+    }
+    println!("an {inside} volume against a file on the pool's {below}, which its image is on, too");
     println!(
-        "{:10} {:>14} {:>14} {:>7}",
-        "job", "plain MB/s", "volume MB/s", "ratio"
+        "{:10} {:>5} {:>5} {:>11} {:>11} {:>7} {:>11} {:>11}",
+        "job", "block", "depth", "plain MB/s", "volume MB/s", "ratio", "plain busy", "volume busy"
     );
     for (job, block, depth) in JOBS {
         let (mut direct, mut through) = (Vec::new(), Vec::new());
@@ -36,8 +59,12 @@ pub(crate) async fn run(plan: &Plan) -> bool {
         }
         let (direct, through) = (median(direct), median(through));
         println!(
-            "{job:10} {direct:>14.1} {through:>14.1} {:>7.3}",
-            through / direct
+            "{job:10} {block:>5} {depth:>5} {:>11.1} {:>11.1} {:>7.3} {:>10.0}% {:>10.0}%",
+            direct.rate,
+            through.rate,
+            through.rate / direct.rate,
+            direct.busy * 100.0,
+            through.busy * 100.0
         );
     }
     served.unpublish(&id).await;
@@ -45,8 +72,54 @@ pub(crate) async fn run(plan: &Plan) -> bool {
     served.leftovers().is_empty()
 }
 
-/// Megabytes per second.
-fn measure(folder: &Path, job: &str, block: &str, depth: u32, seconds: u32) -> f64 {
+/// The type of the file system that a folder is on.
+fn file_system(folder: &Path) -> String {
+    let folder = folder.canonicalize().expect("a path");
+    let table = MountTable::read().expect("mounts");
+    let holding = table.iter().filter(|it| folder.starts_with(&it.point));
+    let closest = holding.max_by_key(|it| it.point.as_os_str().len());
+    closest.map_or_else(String::new, |it| it.fs_type.to_string_lossy().into_owned())
+}
+
+/// What one run of fio came to.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// Megabytes per second.
+    rate: f64,
+    /// How busy the machine's processors were meanwhile, from 0 to 1.
+    busy: f64,
+}
+
+/// The file with all its blocks, each written once.
+fn lay_out(folder: &Path) {
+    fio(
+        folder,
+        &["--rw=write", "--bs=1M", "--iodepth=8", "--end_fsync=1"],
+    );
+}
+
+fn measure(folder: &Path, job: &str, block: &str, depth: u32, seconds: u32) -> Run {
+    let before = Processors::read();
+    let words = [
+        "--time_based".to_owned(),
+        format!("--rw={job}"),
+        format!("--bs={block}"),
+        format!("--iodepth={depth}"),
+        format!("--runtime={seconds}"),
+    ];
+    let report = fio(folder, &words);
+    let busy = Processors::read().busy_since(&before);
+    let side = if job.ends_with("write") {
+        "write"
+    } else {
+        "read"
+    };
+    let rate = report["jobs"][0][side]["bw_bytes"].as_f64();
+    let rate = rate.expect("a rate") / 1e6;
+    Run { rate, busy }
+}
+
+fn fio(folder: &Path, words: &[impl AsRef<std::ffi::OsStr>]) -> serde_json::Value {
     let output = Command::new("/usr/bin/fio")
         .args([
             "--name=bench",
@@ -54,17 +127,9 @@ fn measure(folder: &Path, job: &str, block: &str, depth: u32, seconds: u32) -> f
             "--ioengine=libaio",
             "--size=2G",
         ])
-        .args([
-            "--output-format=json",
-            "--time_based",
-            "--randrepeat=1",
-            "--fallocate=none",
-        ])
+        .args(["--output-format=json", "--randrepeat=1", "--fallocate=none"])
         .arg(format!("--filename={}/fio.data", folder.display()))
-        .arg(format!("--rw={job}"))
-        .arg(format!("--bs={block}"))
-        .arg(format!("--iodepth={depth}"))
-        .arg(format!("--runtime={seconds}"))
+        .args(words)
         .output()
         .expect("fio, from the package of its name");
     assert!(
@@ -72,19 +137,41 @@ fn measure(folder: &Path, job: &str, block: &str, depth: u32, seconds: u32) -> f
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("fio's report");
-    let side = if job.ends_with("write") {
-        "write"
-    } else {
-        "read"
-    };
-    report["jobs"][0][side]["bw_bytes"]
-        .as_f64()
-        .expect("a rate")
-        / 1e6
+    serde_json::from_slice(&output.stdout).expect("fio's report")
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+/// The run in the middle, by its rate.
+fn median(mut runs: Vec<Run>) -> Run {
+    runs.sort_by(|one, other| one.rate.total_cmp(&other.rate));
+    runs[runs.len() / 2]
+}
+
+/// What the processors did since the machine started.
+struct Processors {
+    idle: f64,
+    all: f64,
+}
+
+impl Processors {
+    fn read() -> Self {
+        let text = std::fs::read_to_string("/proc/stat").expect("the kernel's counters");
+        let first = text.lines().next().unwrap_or_default();
+        let ticks: Vec<f64> = first
+            .split_whitespace()
+            .skip(1)
+            .take(8)
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        // Idle, and idle while something waits for a disk.
+        let idle = ticks.iter().skip(3).take(2).sum();
+        Self {
+            idle,
+            all: ticks.iter().sum(),
+        }
+    }
+
+    fn busy_since(&self, before: &Self) -> f64 {
+        let all = (self.all - before.all).max(1.0);
+        1.0 - (self.idle - before.idle) / all
+    }
 }

@@ -14,8 +14,8 @@
 //! A volume appears and disappears by one rename, so there is no half of one under `volumes`. Owns
 //! files only; never mounts, never attaches a device, never decides.
 
-use std::fs::{self, DirBuilder};
-use std::io;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -221,9 +221,13 @@ impl Pool {
         let at = StoreError::at;
         make_directory(unfinished).map_err(at("make the volume's directory"))?;
         fill(&unfinished.join(image_name(&record.id)))?;
-        // Syncs the directory too, with the image in it.
-        durable::write_atomic(&unfinished.join("meta.json"), &to_json(record), FILE_MODE)
-            .map_err(at("write the volume's record"))?;
+        // Nobody looks at the directory yet; all of it must be on disk before it has its name.
+        let written = || {
+            let mut meta = new_file(&unfinished.join("meta.json"))?;
+            meta.write_all(&to_json(record))?;
+            durable::sync_together(&[&meta, &File::open(unfinished)?])
+        };
+        written().map_err(at("write the volume's record"))?;
         fs::rename(unfinished, self.volume(&record.id)).map_err(at("put the volume in place"))?;
         durable::sync_directory(&self.directory.join("volumes"))
             .map_err(at("put the volume in place"))?;

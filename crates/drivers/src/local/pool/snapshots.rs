@@ -10,7 +10,7 @@
 //! As with volumes: one rename makes a snapshot, and one ends it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -69,14 +69,15 @@ impl Pool {
     ) -> Result<(), StoreError> {
         self.check()?;
         let at = StoreError::at;
-        unfinished
-            .image
-            .sync_all()
-            .map_err(at("write the snapshot's image"))?;
-        let meta = unfinished.directory.join("meta.json");
-        // Syncs the directory too, with the image in it.
-        durable::write_atomic(&meta, &to_json(record), FILE_MODE)
-            .map_err(at("write the snapshot's record"))?;
+        // Its directory has no name yet that anybody looks at, so that nothing in it need be replaced
+        // in one piece; all of it must be on disk before it has one.
+        let written = || {
+            let mut meta = new_file(&unfinished.directory.join("meta.json"))?;
+            meta.write_all(&to_json(record))?;
+            let directory = File::open(&unfinished.directory)?;
+            durable::sync_together(&[&unfinished.image, &meta, &directory])
+        };
+        written().map_err(at("write the snapshot"))?;
         fs::rename(&unfinished.directory, self.snapshot(&record.id))
             .map_err(at("put the snapshot in place"))?;
         durable::sync_directory(&self.directory.join("snapshots"))
