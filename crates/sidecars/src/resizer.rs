@@ -30,6 +30,7 @@ use tracing::{info, warn};
 use crate::provisioner::introduce;
 
 mod attributes;
+mod desk;
 mod growth;
 mod in_use;
 mod setbacks;
@@ -91,22 +92,25 @@ async fn run(process: &Process, driver: Driver, info: &Arc<DriverInfo>, config: 
         return;
     }
     info!(driver = info.name, version = info.version, "resizing");
-    let recorder = process.recorder(&format!("external-resizer {}", info.name));
+    let desk = desk::Desk {
+        cluster: process.cluster.clone(),
+        claims: process.cache(),
+        recorder: process.recorder(&format!("external-resizer {}", info.name)),
+    };
     let resizing = async {
         let Some(ability) = ability else { return };
         let queue = Queue::new(config.retry);
         let growth = growth::Growth {
             cluster: process.cluster.clone(),
+            desk: desk.clone(),
             clock: process.clock,
             driver: driver.clone(),
             name: info.name.clone(),
             ability,
             moment: Moment::of(info),
-            claims: process.cache(),
             volumes: process.cache(),
             users: in_use::Users::new(process, queue.clone()),
             setbacks: setbacks::Setbacks::default(),
-            recorder: recorder.clone(),
             retry: config.retry,
         };
         feed(process, &queue, &info.name, growth::stirs);
@@ -122,14 +126,13 @@ async fn run(process: &Process, driver: Driver, info: &Arc<DriverInfo>, config: 
         let classes = process.cache::<VolumeAttributesClass>();
         let attributes = attributes::Attributes {
             cluster: process.cluster.clone(),
+            desk: desk.clone(),
             clock: process.clock,
             driver: driver.clone(),
             name: info.name.clone(),
-            claims: process.cache(),
             volumes: process.cache(),
             classes: classes.clone(),
             setbacks: setbacks::Setbacks::default(),
-            recorder: recorder.clone(),
             config: config.clone(),
         };
         feed(process, &queue, &info.name, attributes::stirs);

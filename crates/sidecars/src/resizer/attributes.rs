@@ -7,12 +7,13 @@ use orlop_model::{
     Claim, Key, Kind, ModifyStatus, Volume, VolumeAttributesClass, resize,
     well_known::{CSI_PARAMETER_PREFIX, MODIFY_SECRET_NAME, MODIFY_SECRET_NAMESPACE},
 };
-use orlop_runtime::{ApiError, Cache, Clock, Cluster, EventType, Outcome, Patch, Recorder};
+use orlop_runtime::{ApiError, Cache, Clock, Cluster, EventType, Outcome, Patch};
 use serde_json::{Value, json};
 use tracing::info;
 
 use super::{
-    AGAIN, Config, look_again,
+    AGAIN, Config,
+    desk::Desk,
     setbacks::{Setbacks, Verdict},
     unread, words,
 };
@@ -35,14 +36,13 @@ const MODIFY_ERROR: &str = "ModifyVolumeError";
 /// What the changer of attributes works with.
 pub(super) struct Attributes {
     pub(super) cluster: Cluster,
+    pub(super) desk: Desk,
     pub(super) clock: Clock,
     pub(super) driver: Driver,
     pub(super) name: String,
-    pub(super) claims: Cache<Claim>,
     pub(super) volumes: Cache<Volume>,
     pub(super) classes: Cache<VolumeAttributesClass>,
     pub(super) setbacks: Setbacks<String>,
-    pub(super) recorder: Recorder,
     pub(super) config: Config,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn stirs(old: Option<&Claim>, new: &Claim) -> bool {
 impl Attributes {
     /// One look at one claim.
     pub(super) async fn turn(&self, key: Key) -> Outcome {
-        let Some(claim) = self.claims.get(&key) else {
+        let Some(claim) = self.desk.claims.get(&key) else {
             self.setbacks.forget(&key);
             return Outcome::Done;
         };
@@ -102,7 +102,8 @@ impl Attributes {
 
     async fn wait(&self, claim: &Claim, class: &str) -> Result<Outcome, ApiError> {
         let message = format!("VAC {class} does not exist.");
-        self.say(claim, EventType::Warning, "VolumeModifyFailed", message);
+        self.desk
+            .say(claim, EventType::Warning, "VolumeModifyFailed", message);
         let status = json!({"modifyVolumeStatus": {
             "status": ModifyStatus::Pending,
             "targetVolumeAttributesClassName": class,
@@ -117,7 +118,8 @@ impl Attributes {
             "VolumeAttributesClass {class} is not one of driver {}; choose another",
             self.name
         );
-        self.say(claim, EventType::Warning, "VolumeModifyFailed", &*why);
+        self.desk
+            .say(claim, EventType::Warning, "VolumeModifyFailed", &*why);
         self.say_infeasible(claim, class, "InvalidArgument", &why)
             .await
     }
@@ -132,21 +134,23 @@ impl Attributes {
         };
         self.setbacks.forget(&claim.key());
         let message = "the change of the volume's attributes is no longer asked for";
-        self.say(&claim, EventType::Normal, "VolumeModifyCanceled", message);
+        self.desk
+            .say(&claim, EventType::Normal, "VolumeModifyCanceled", message);
         Ok(Outcome::Done)
     }
 
     async fn modify(&self, claim: &Claim, goal: Goal<'_>) -> Result<Outcome, ApiError> {
         let recorded = match goal.intent {
             Intent::ToRecord => self.record(claim, goal.name).await?,
-            Intent::OnRecord => self.unchanged(claim).await?,
+            Intent::OnRecord => self.desk.unchanged(claim).await?,
         };
         let Some(claim) = recorded else {
             return Ok(AGAIN);
         };
         let (key, name) = (claim.key(), goal.name);
         let message = format!("external resizer is modifying volume {key} with vac {name}");
-        self.say(&claim, EventType::Normal, "VolumeModify", message);
+        self.desk
+            .say(&claim, EventType::Normal, "VolumeModify", message);
         match self.ask(&claim, &goal).await {
             Ok(()) => {
                 info!(claim = %key, class = name, "modified");
@@ -171,14 +175,6 @@ impl Attributes {
             ],
         });
         self.write(claim, status).await
-    }
-
-    /// The claim if it is as we know it; `None` if it has changed.
-    async fn unchanged(&self, claim: &Claim) -> Result<Option<Claim>, ApiError> {
-        let live = self.cluster.get::<Claim>(&claim.key()).await?;
-        let Some(live) = live else { return Ok(None) };
-        self.claims.absorb(live.clone());
-        Ok((live.metadata.resource_version == claim.metadata.resource_version).then_some(live))
     }
 
     async fn ask(&self, claim: &Claim, goal: &Goal<'_>) -> Result<(), Failure> {
@@ -241,7 +237,8 @@ impl Attributes {
             claim.key(),
             goal.name
         );
-        self.say(&claim, EventType::Normal, "VolumeModifySuccessful", message);
+        self.desk
+            .say(&claim, EventType::Normal, "VolumeModifySuccessful", message);
         // Meanwhile another class may be asked for.
         Ok(AGAIN)
     }
@@ -253,7 +250,8 @@ impl Attributes {
         failure: &Failure,
     ) -> Result<Outcome, ApiError> {
         let why = words(failure);
-        self.say(claim, EventType::Warning, "VolumeModifyFailed", &*why);
+        self.desk
+            .say(claim, EventType::Warning, "VolumeModifyFailed", &*why);
         let (verdict, code) = match failure {
             Failure::Driver(error) => (Verdict::of(error), code_name(error.code)),
             Failure::Credentials(_) => (None, ""),
@@ -313,22 +311,6 @@ impl Attributes {
 
     /// Writes on the very version of the claim that was looked at; `None` if it has changed.
     async fn write(&self, claim: &Claim, status: Value) -> Result<Option<Claim>, ApiError> {
-        let patch = Patch::strategic_on(claim, json!({"status": status}));
-        let key = claim.key();
-        match self.cluster.patch_status::<Claim>(&key, &patch).await {
-            Ok(written) => {
-                self.claims.absorb(written.clone());
-                Ok(Some(written))
-            }
-            Err(error) if error.is_conflict() || error.is_not_found() => {
-                look_again(&self.cluster, &self.claims, &key).await?;
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn say(&self, claim: &Claim, type_: EventType, reason: &str, message: impl Into<String>) {
-        self.recorder.say(claim, type_, reason, message);
+        self.desk.write(claim, json!({"status": status})).await
     }
 }

@@ -5,14 +5,13 @@ use orlop_model::{
     Claim, Key, Kind, Quantity, ResizeStatus, Volume, resize,
     well_known::{NODE_EXPANSION_NOT_REQUIRED, PRE_RESIZE_CAPACITY},
 };
-use orlop_runtime::{
-    ApiError, Backoff, Cache, Clock, Cluster, EventType, Outcome, Patch, Recorder,
-};
-use serde_json::{Value, json};
+use orlop_runtime::{ApiError, Backoff, Cache, Clock, Cluster, EventType, Outcome, Patch};
+use serde_json::json;
 use tracing::info;
 
 use super::{
     AGAIN, ControllerCapability, NodeCapability, VolumeExpansion,
+    desk::Desk,
     in_use::Users,
     look_again,
     setbacks::{Setbacks, Verdict},
@@ -56,16 +55,15 @@ impl Moment {
 /// What the resizer of claims works with.
 pub(super) struct Growth {
     pub(super) cluster: Cluster,
+    pub(super) desk: Desk,
     pub(super) clock: Clock,
     pub(super) driver: Driver,
     pub(super) name: String,
     pub(super) ability: Ability,
     pub(super) moment: Moment,
-    pub(super) claims: Cache<Claim>,
     pub(super) volumes: Cache<Volume>,
     pub(super) users: Users,
     pub(super) setbacks: Setbacks<i64>,
-    pub(super) recorder: Recorder,
     pub(super) retry: Backoff,
 }
 
@@ -122,7 +120,7 @@ pub(super) fn stirs(old: Option<&Claim>, new: &Claim) -> bool {
 impl Growth {
     /// One look at one claim.
     pub(super) async fn turn(&self, key: Key) -> Outcome {
-        let Some(claim) = self.claims.get(&key) else {
+        let Some(claim) = self.desk.claims.get(&key) else {
             self.setbacks.forget(&key);
             return Outcome::Done;
         };
@@ -169,7 +167,8 @@ impl Growth {
             claim.key(),
             self.name,
         );
-        self.say(claim, EventType::Warning, "VolumeResizeFailed", message);
+        self.desk
+            .say(claim, EventType::Warning, "VolumeResizeFailed", message);
         // The end of a pod wakes the claim.
         Outcome::Done
     }
@@ -177,14 +176,15 @@ impl Growth {
     async fn grow(&self, claim: &Claim, goal: Goal<'_>) -> Result<Outcome, ApiError> {
         let recorded = match goal.intent {
             Intent::ToRecord => self.record(claim, goal.bytes).await?,
-            Intent::OnRecord => self.unchanged(claim).await?,
+            Intent::OnRecord => self.desk.unchanged(claim).await?,
         };
         let Some(claim) = recorded else {
             return Ok(AGAIN);
         };
         let volume = &goal.volume.metadata.name;
         let message = format!("External resizer is resizing volume {volume}");
-        self.say(&claim, EventType::Normal, "Resizing", message);
+        self.desk
+            .say(&claim, EventType::Normal, "Resizing", message);
         match self.ask(goal).await {
             Ok(grown) => {
                 info!(claim = %claim.key(), volume, bytes = grown.bytes, "grown");
@@ -201,15 +201,7 @@ impl Growth {
             "metadata": {"annotations": {NODE_EXPANSION_NOT_REQUIRED: null}},
             "status": resize::begun(&Quantity::bytes(bytes), now),
         });
-        self.write(claim, body).await
-    }
-
-    /// The claim if it is as we know it; `None` if it has changed.
-    async fn unchanged(&self, claim: &Claim) -> Result<Option<Claim>, ApiError> {
-        let live = self.cluster.get::<Claim>(&claim.key()).await?;
-        let Some(live) = live else { return Ok(None) };
-        self.claims.absorb(live.clone());
-        Ok((live.metadata.resource_version == claim.metadata.resource_version).then_some(live))
+        self.desk.write(claim, body).await
     }
 
     async fn ask(&self, goal: Goal<'_>) -> Result<Grown, Failure> {
@@ -289,7 +281,7 @@ impl Growth {
             })
         };
         let asked_again = claim.resize_status() == Some(ResizeStatus::NodeResizeInfeasible);
-        let Some(claim) = self.write(claim, body).await? else {
+        let Some(claim) = self.desk.write(claim, body).await? else {
             return Ok(AGAIN);
         };
         if grown.on_node {
@@ -302,7 +294,7 @@ impl Growth {
                 self.setbacks.forget(&claim.key());
             }
             let message = "Require file system resize of volume on node";
-            self.say(
+            self.desk.say(
                 &claim,
                 EventType::Normal,
                 "FileSystemResizeRequired",
@@ -311,7 +303,8 @@ impl Growth {
         } else {
             self.setbacks.forget(&claim.key());
             let message = "Resize volume succeeded";
-            self.say(&claim, EventType::Normal, "VolumeResizeSuccessful", message);
+            self.desk
+                .say(&claim, EventType::Normal, "VolumeResizeSuccessful", message);
         }
         Ok(Outcome::Done)
     }
@@ -348,7 +341,8 @@ impl Growth {
             "resize volume {volume:?} by resizer {:?} failed: {why}",
             self.name
         );
-        self.say(claim, EventType::Warning, "VolumeResizeFailed", message);
+        self.desk
+            .say(claim, EventType::Warning, "VolumeResizeFailed", message);
         let Some(verdict) = failure.verdict() else {
             self.setbacks.forget(&claim.key());
             return Ok(Outcome::Retry);
@@ -367,6 +361,7 @@ impl Growth {
                     json!({"storage": ResizeStatus::ControllerResizeInfeasible});
             }
             if self
+                .desk
                 .write(claim, json!({"status": status}))
                 .await?
                 .is_none()
@@ -396,26 +391,5 @@ impl Growth {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// Writes on the very version of the claim that was looked at; `None` if it has changed.
-    async fn write(&self, claim: &Claim, body: Value) -> Result<Option<Claim>, ApiError> {
-        let patch = Patch::strategic_on(claim, body);
-        let key = claim.key();
-        match self.cluster.patch_status::<Claim>(&key, &patch).await {
-            Ok(written) => {
-                self.claims.absorb(written.clone());
-                Ok(Some(written))
-            }
-            Err(error) if error.is_conflict() || error.is_not_found() => {
-                look_again(&self.cluster, &self.claims, &key).await?;
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn say(&self, claim: &Claim, type_: EventType, reason: &str, message: impl Into<String>) {
-        self.recorder.say(claim, type_, reason, message);
     }
 }
