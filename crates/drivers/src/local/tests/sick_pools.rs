@@ -430,6 +430,13 @@ impl Image {
         self.folder.path().canonicalize().unwrap().join("mounted")
     }
 
+    /// The devices that have the file.
+    fn devices(&self) -> Vec<String> {
+        let listed = loopdev::list().unwrap();
+        let ours = listed.iter().filter(|it| it.backing_path == self.file());
+        ours.map(|it| format!("loop{}", it.number)).collect()
+    }
+
     fn run(&self, program: &str, words: &[&std::ffi::OsStr], on: &Path) {
         let run = Command::new(program).args(words).arg(on).output().unwrap();
         assert!(run.status.success(), "{run:?}");
@@ -456,12 +463,17 @@ impl Image {
         self.run("/usr/sbin/xfs_io", &words, &self.mounted());
     }
 
-    /// Others may look at the mount for a moment.
+    /// Others may look at the mount for a moment, or have a copy of it in a namespace that they made:
+    /// the file system is gone once its device is.
     fn unmount(&self) {
         let place = Place::at(&self.mounted()).unwrap();
         for _ in 0..1000 {
             match mount::unmount(&place) {
-                Ok(()) => return,
+                Ok(()) => {
+                    let left = settled(|| self.devices());
+                    assert_eq!(left, Vec::<String>::new());
+                    return;
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {
                     std::thread::sleep(std::time::Duration::from_millis(10));
                 }
