@@ -137,15 +137,12 @@ impl Registry {
         let namespace = text(pod, "/metadata/namespace");
         let account = Key::new("serviceaccounts", namespace, DEFAULT_ACCOUNT);
         let mut revisions = self.store.revisions();
-        let there = async {
-            while self.store.get(&account).is_none()
-                && self
-                    .store
-                    .get(&Key::new("namespaces", "", namespace))
-                    .is_some()
-                && revisions.changed().await.is_ok()
-            {}
+        let is_coming = || {
+            let namespace = self.store.get(&Key::new("namespaces", "", namespace));
+            namespace.is_some_and(|namespace| !namespace.meta.deleting)
+                && self.store.get(&account).is_none()
         };
+        let there = async { while is_coming() && revisions.changed().await.is_ok() {} };
         // Admission tells what is missing after this.
         let _ = tokio::time::timeout(ACCOUNT_PATIENCE, there).await;
     }
