@@ -272,7 +272,8 @@ pub(crate) struct Control {
     #[command(flatten)]
     pub(crate) cluster: Cluster,
     /// Which to run: binder, attach-detach, protection, ephemeral; `*` for all, `-NAME` for all
-    /// but one.
+    /// but one. By name only: statefulset, deployment, replicaset, daemonset, job, which need
+    /// the rules of deploy/rbac/workloads.yaml besides.
     #[arg(
         long,
         default_value = "*",

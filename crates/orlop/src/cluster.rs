@@ -9,7 +9,7 @@ use orlop_model::Key;
 use orlop_node::{HostRunner, Layout, NodeConfig, Seams, SocketDrivers, SocketRegistrations};
 use orlop_runtime::{Clock, Election, Process};
 
-use crate::{api, cli, controllers::choose, up::preflight, up::terminated};
+use crate::{api, cli, controllers::choose_also, up::preflight, up::terminated};
 
 type StartController = fn(&Process);
 
@@ -21,12 +21,22 @@ const CONTROL: [(&str, StartController); 4] = [
     ("ephemeral", orlop_control::ephemeral::start),
 ];
 
+/// What it runs besides if it is asked for by name: on a cluster these are
+/// kube-controller-manager's.
+const WORKLOADS: [(&str, StartController); 5] = [
+    ("statefulset", orlop_workloads::stateful_set::start),
+    ("deployment", orlop_workloads::deployment::start),
+    ("replicaset", orlop_workloads::replica_set::start),
+    ("daemonset", orlop_workloads::daemon_set::start),
+    ("job", orlop_workloads::job::start),
+];
+
 pub(crate) async fn control(args: cli::Control) -> Result<()> {
     let cli::Control {
         cluster,
         controllers,
     } = args;
-    let chosen = choose(&controllers, &CONTROL)?;
+    let chosen = choose_also(&controllers, &CONTROL, &WORKLOADS)?;
     let process = connect(&cluster).await?;
     lead(&process, &cluster, "orlop-control", || {
         for start in chosen {

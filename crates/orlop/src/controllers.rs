@@ -5,7 +5,16 @@ use anyhow::{Result, bail};
 /// The controllers that a list chooses: `*` is all, `name` that one, `-name` all but that
 /// one. What a name says of itself wins over `*`, and `-name` over `name`.
 pub(crate) fn choose<C: Copy>(list: &[String], known: &[(&str, C)]) -> Result<Vec<C>> {
-    let names = || known.iter().map(|(name, _)| *name);
+    choose_also(list, known, &[])
+}
+
+/// As [`choose`], with some that only their names choose, since elsewhere others run them.
+pub(crate) fn choose_also<C: Copy>(
+    list: &[String],
+    known: &[(&str, C)],
+    by_name: &[(&str, C)],
+) -> Result<Vec<C>> {
+    let names = || known.iter().chain(by_name).map(|(name, _)| *name);
     for word in list {
         let name = word.strip_prefix('-').unwrap_or(word);
         if word != "*" && !names().any(|known| known == name) {
@@ -16,10 +25,11 @@ pub(crate) fn choose<C: Copy>(list: &[String], known: &[(&str, C)]) -> Result<Ve
         }
     }
     let says = |word: &str| list.iter().any(|w| w == word);
-    let runs = |name: &str| !says(&format!("-{name}")) && (says(name) || says("*"));
+    let denied = |name: &str| says(&format!("-{name}"));
+    let known = known.iter().filter(|(name, _)| says(name) || says("*"));
     let chosen: Vec<C> = known
-        .iter()
-        .filter(|(name, _)| runs(name))
+        .chain(by_name.iter().filter(|(name, _)| says(name)))
+        .filter(|(name, _)| !denied(name))
         .map(|(_, controller)| *controller)
         .collect();
     if chosen.is_empty() {
@@ -55,6 +65,18 @@ mod tests {
         ] {
             assert_eq!(chosen(list).as_deref(), Ok(expected), "{list}");
         }
+    }
+
+    #[test]
+    fn some_are_chosen_by_their_names_only() {
+        let run = |list: &str| {
+            let words: Vec<String> = list.split(',').map(str::to_owned).collect();
+            choose_also(&words, &KNOWN, &[("job", 'j')]).map(String::from_iter)
+        };
+        assert_eq!(run("*").unwrap(), "bae");
+        assert_eq!(run("*,job").unwrap(), "baej");
+        assert_eq!(run("job").unwrap(), "j");
+        assert!(run("job,-job").is_err());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::wire::{Fault, Ledger, Wire};
 
 /// The longest that a chapter may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// What has to come of a step.
 pub(super) type Holds = fn(&Seen) -> bool;
@@ -83,21 +83,23 @@ impl Cluster {
         cluster
     }
 
-    /// A node that runs each pod as soon as it is there.
+    /// A node that runs each pod as soon as it is there; a job's pod succeeds at once.
     fn run_pods(&self) {
         let (sender, mut receiver) = mpsc::unbounded_channel();
         self.node.cache::<Pod>().subscribe(move |change| {
             if let Change::Applied { new, .. } = change
                 && new.phase() == orlop_model::PodPhase::Pending
             {
-                let _ = sender.send(new.key());
+                let owner = new.metadata.controller();
+                let ends = owner.is_some_and(|owner| owner.kind == "Job");
+                let _ = sender.send((new.key(), if ends { "Succeeded" } else { "Running" }));
             }
         });
         let api = self.node.cluster.clone();
         self.node.spawn("node", async move {
-            while let Some(key) = receiver.recv().await {
+            while let Some((key, phase)) = receiver.recv().await {
                 let ready = json!([{"type": "Ready", "status": "True"}]);
-                let status = json!({"status": {"phase": "Running", "conditions": ready}});
+                let status = json!({"status": {"phase": phase, "conditions": ready}});
                 // It may be gone again.
                 let _ = api.patch_status::<Pod>(&key, &Patch::Merge(status)).await;
             }
@@ -108,11 +110,14 @@ impl Cluster {
         let (witness, news) = (self.witness.clone(), self.news.clone());
         self.node.cache::<Pod>().subscribe(move |change| {
             let mut witness = witness.lock().unwrap_or_else(PoisonError::into_inner);
-            let meta = &change.object().metadata;
+            let pod = change.object();
+            let meta = &pod.metadata;
             let owner = meta.controller().map(|owner| owner.uid.clone());
             let pods = witness.pods.entry(owner.unwrap_or_default()).or_default();
             match change {
-                Change::Applied { .. } if !meta.is_deleting() => pods.insert(meta.uid.clone()),
+                Change::Applied { .. } if !meta.is_deleting() && !pod.is_finished() => {
+                    pods.insert(meta.uid.clone())
+                }
                 Change::Applied { .. } | Change::Deleted(_) => pods.remove(&meta.uid),
             };
             let count = pods.len();
@@ -138,6 +143,7 @@ impl Cluster {
         note!(orlop_model::StatefulSet);
         note!(orlop_model::Deployment);
         note!(orlop_model::ReplicaSet);
+        note!(orlop_model::Job);
     }
 
     /// The roles, in a process of their own.
