@@ -9,6 +9,10 @@ use std::collections::BTreeMap;
 
 use tonic::Code;
 
+mod snapshots;
+
+pub use snapshots::Cut;
+
 /// A rule that somebody broke, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breach {
@@ -101,6 +105,8 @@ pub struct Spot<'a> {
 #[derive(Debug, Default)]
 pub struct Backend {
     volumes: BTreeMap<String, Stored>,
+    snapshots: BTreeMap<String, Cut>,
+    groups: BTreeMap<String, Vec<String>>,
     breaches: Vec<Breach>,
     made: u64,
 }
@@ -133,6 +139,7 @@ impl Backend {
         }
         if let Some(source) = &order.source
             && !self.volumes.contains_key(source)
+            && !self.snapshots.contains_key(source)
         {
             let what = format!("{id} asked for as a clone of {source}, which is not there");
             return Err(self.breach("I12", Code::NotFound, what));

@@ -14,6 +14,8 @@ use tonic::{Code, Request, Response, Status};
 use crate::backend::{Attachment, Backend, Breach, Order, Refusal, Sharing, Spot};
 use crate::witness::Witness;
 
+mod snapshots;
+
 /// The driver's name.
 pub const NAME: &str = "sim.csi.orlop.dev";
 /// The topology key that names a node.
@@ -82,7 +84,8 @@ impl FakeDriver {
         serve(
             Services::new()
                 .identity(self.clone())
-                .controller(self.clone()),
+                .controller(self.clone())
+                .group_controller(self.clone()),
         )
     }
 
@@ -204,6 +207,7 @@ impl proto::identity_server::Identity for FakeDriver {
         use proto::plugin_capability::{Service, Type, VolumeExpansion, service, volume_expansion};
         let capabilities = [
             service::Type::ControllerService,
+            service::Type::GroupControllerService,
             service::Type::VolumeAccessibilityConstraints,
         ]
         .map(|service| {
@@ -244,6 +248,8 @@ impl proto::controller_server::Controller for FakeDriver {
             rpc::Type::PublishUnpublishVolume,
             rpc::Type::ExpandVolume,
             rpc::Type::CloneVolume,
+            rpc::Type::CreateDeleteSnapshot,
+            rpc::Type::GetSnapshot,
         ]
         .map(|kind| proto::ControllerServiceCapability {
             r#type: Some(Type::Rpc(Rpc {
@@ -270,7 +276,11 @@ impl proto::controller_server::Controller for FakeDriver {
             if let Some(source) = &order.source
                 && !backend.volumes().contains_key(&made)
             {
-                self.witness.before_clone(source);
+                if backend.snapshots().contains_key(source) {
+                    self.witness.before_restore(source);
+                } else {
+                    self.witness.before_clone(source);
+                }
             }
             let (capacity_bytes, name) = (order.bytes, order.name.clone());
             let volume_id = backend.create(order)?;
@@ -307,6 +317,27 @@ impl proto::controller_server::Controller for FakeDriver {
             Ok(proto::DeleteVolumeResponse {})
         };
         self.carry_out(Method::DeleteVolume, &id, delete).await
+    }
+
+    async fn create_snapshot(
+        &self,
+        request: Request<proto::CreateSnapshotRequest>,
+    ) -> Result<Response<proto::CreateSnapshotResponse>, Status> {
+        self.cut(request.into_inner()).await
+    }
+
+    async fn delete_snapshot(
+        &self,
+        request: Request<proto::DeleteSnapshotRequest>,
+    ) -> Result<Response<proto::DeleteSnapshotResponse>, Status> {
+        self.uncut(&request.into_inner().snapshot_id).await
+    }
+
+    async fn get_snapshot(
+        &self,
+        request: Request<proto::GetSnapshotRequest>,
+    ) -> Result<Response<proto::GetSnapshotResponse>, Status> {
+        self.tell_of(&request.into_inner().snapshot_id).await
     }
 
     async fn controller_expand_volume(

@@ -19,6 +19,10 @@ pub enum Member {
     Attacher,
     /// The resizer, beside the driver.
     Resizer,
+    /// The snapshotter, beside the driver.
+    Snapshotter,
+    /// The snapshot controller.
+    SnapshotController,
     /// A node, counted from 1.
     Node(u8),
 }
@@ -46,6 +50,8 @@ impl fmt::Display for Member {
             Self::Provisioner => f.write_str("provisioner"),
             Self::Attacher => f.write_str("attacher"),
             Self::Resizer => f.write_str("resizer"),
+            Self::Snapshotter => f.write_str("snapshotter"),
+            Self::SnapshotController => f.write_str("snapshot-controller"),
             Self::Node(number) => write!(f, "node-{number}"),
         }
     }

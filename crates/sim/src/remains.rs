@@ -27,6 +27,12 @@ pub fn of(world: &World, root: &Path) -> String {
             )
         }));
     });
+    world.driver().look(|backend| {
+        let snapshots = backend.snapshots().iter();
+        lines.extend(snapshots.map(|(id, cut)| format!("backend {id}: {cut:?}")));
+        let groups = backend.groups().iter();
+        lines.extend(groups.map(|(id, members)| format!("backend {id}: {members:?}")));
+    });
     for node in entries(root) {
         for folder in FOLDERS {
             files(&node.join(folder), root, &mut lines);
@@ -62,6 +68,30 @@ fn objects(objects: &Objects) -> Vec<String> {
     for (key, pod) in &objects.pods {
         let (phase, node) = (pod.status.phase, &pod.spec.node_name);
         lines.push(format!("pod {key} {phase:?} on {node}"));
+    }
+    for (key, snapshot) in &objects.snapshots {
+        let (meta, bound) = (&snapshot.metadata, snapshot.bound_content());
+        let state = (snapshot.is_ready(), &meta.finalizers, meta.is_deleting());
+        lines.push(format!("snapshot {key} {state:?} -> {bound:?}"));
+    }
+    for (name, content) in &objects.contents {
+        let (meta, owner) = (&content.metadata, content.owner());
+        let marks: Vec<&String> = meta.annotations.keys().collect();
+        let state = (content.is_ready(), &meta.finalizers, content.handle());
+        lines.push(format!("content {name} {state:?} {marks:?} -> {owner}"));
+    }
+    for (key, group) in &objects.groups {
+        let (meta, bound) = (&group.metadata, group.bound_content());
+        let state = (group.is_ready(), &meta.finalizers, meta.is_deleting());
+        lines.push(format!("group {key} {state:?} -> {bound:?}"));
+    }
+    for (name, content) in &objects.group_contents {
+        let (meta, owner) = (&content.metadata, content.owner());
+        let marks: Vec<&String> = meta.annotations.keys().collect();
+        let state = (content.is_ready(), &meta.finalizers, content.handle());
+        lines.push(format!(
+            "group content {name} {state:?} {marks:?} -> {owner}"
+        ));
     }
     for (name, node) in &objects.nodes {
         let (used, attached) = (&node.status.volumes_in_use, &node.status.volumes_attached);

@@ -18,7 +18,7 @@ use crate::faults::{Fault, Member, Phase, Plan};
 use crate::remains;
 use crate::user::{Stuck, User};
 use crate::wire::{Call, Nature};
-use crate::world::{Making, StartSidecar, World, roles};
+use crate::world::{Making, Snapshots, StartRole, StartSidecar, World, roles};
 
 /// After the script, the world gets this long to come to rest.
 const REST: Duration = Duration::from_secs(30);
@@ -45,6 +45,8 @@ pub struct Scenario {
     pub provisioner: StartSidecar,
     /// The resizer's role, likewise.
     pub resizer: StartSidecar,
+    /// The roles that look after snapshots, if any do.
+    pub snapshots: Option<Snapshots>,
 }
 
 impl Scenario {
@@ -57,6 +59,7 @@ impl Scenario {
             nodes: 1,
             provisioner: roles::provisioner,
             resizer: roles::resizer,
+            snapshots: None,
         }
     }
 
@@ -80,6 +83,22 @@ impl Scenario {
             provisioner,
             ..self
         }
+    }
+
+    /// With somebody who looks after snapshots.
+    #[must_use]
+    pub fn snapshots(self) -> Self {
+        self.snapshots_by(roles::snapshotter, roles::snapshot_controller)
+    }
+
+    /// With these looking after snapshots.
+    #[must_use]
+    pub fn snapshots_by(self, snapshotter: StartSidecar, controller: StartRole) -> Self {
+        let snapshots = Some(Snapshots {
+            snapshotter,
+            controller,
+        });
+        Self { snapshots, ..self }
     }
 
     /// With another resizer.
@@ -151,6 +170,7 @@ pub fn run(scenario: &Scenario, plan: &Plan, seed: u64) -> Report {
         nodes: scenario.nodes,
         provisioner: scenario.provisioner,
         resizer: scenario.resizer,
+        snapshots: scenario.snapshots,
     };
     let replay = format!("scenario {}, seed {seed}, {plan}", scenario.name);
     runtime.block_on(tell(scenario, making, root.path(), replay))

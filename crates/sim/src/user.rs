@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use crate::driver::{self, FakeDriver};
 use crate::witness::{Objects, Witness};
 
+mod snapshots;
+
 /// How long the user waits, in simulated time, before saying that something is stuck.
 pub const PATIENCE: Duration = Duration::from_secs(30 * 60);
 

@@ -8,13 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use orlop_apiserver::store::{Event, Store};
-use orlop_model::{Claim, Key, Kind, Node, Pod, Volume, VolumeAttachment};
+use orlop_model::{
+    Claim, Key, Kind, Node, Pod, Volume, VolumeAttachment, VolumeGroupSnapshot,
+    VolumeGroupSnapshotContent, VolumeSnapshot, VolumeSnapshotContent,
+};
 use tokio::sync::watch;
 
 use crate::backend::{Backend, Breach};
 use crate::trace::Trace;
 
 mod rules;
+mod snapshots;
 
 /// The objects that the rules are about, as they are now.
 #[derive(Debug, Default)]
@@ -29,6 +33,14 @@ pub struct Objects {
     pub pods: BTreeMap<Key, Pod>,
     /// Nodes, by name.
     pub nodes: BTreeMap<String, Node>,
+    /// Snapshots.
+    pub snapshots: BTreeMap<Key, VolumeSnapshot>,
+    /// Their contents, by name.
+    pub contents: BTreeMap<String, VolumeSnapshotContent>,
+    /// Group snapshots.
+    pub groups: BTreeMap<Key, VolumeGroupSnapshot>,
+    /// Their contents, by name.
+    pub group_contents: BTreeMap<String, VolumeGroupSnapshotContent>,
 }
 
 /// What the witness knows of the backend.
@@ -39,6 +51,8 @@ struct Facts {
     file_systems: BTreeMap<String, i64>,
     /// Volume and node.
     attached: BTreeSet<(String, String)>,
+    snapshots: BTreeSet<String>,
+    groups: BTreeSet<String>,
     /// Uids of pods whose processes run.
     running: BTreeSet<String>,
 }
@@ -145,6 +159,8 @@ impl Witness {
                 .map(|node| (id.clone(), node.clone()))
         });
         state.facts.attached = attached.collect();
+        state.facts.snapshots = backend.snapshots().keys().cloned().collect();
+        state.facts.groups = backend.groups().keys().cloned().collect();
         state.blame(breaches);
     }
 
@@ -186,6 +202,31 @@ impl Witness {
     /// A volume is about to be taken from a pod.
     pub fn before_unpublish(&self, path: &str) {
         self.judge(|_, facts| rules::unpublish(facts, path));
+    }
+
+    /// A volume is about to be made from a snapshot.
+    pub fn before_restore(&self, id: &str) {
+        self.judge(|objects, _| snapshots::restore(objects, id));
+    }
+
+    /// A snapshot is about to be cut.
+    pub fn before_cut(&self, name: &str) {
+        self.judge(|objects, _| snapshots::cut(objects, name));
+    }
+
+    /// A snapshot is about to be deleted.
+    pub fn before_uncut(&self, id: &str) {
+        self.judge(|objects, _| snapshots::uncut(objects, id));
+    }
+
+    /// A group is about to be cut.
+    pub fn before_cut_group(&self, name: &str) {
+        self.judge(|objects, _| snapshots::cut_group(objects, name));
+    }
+
+    /// A group is about to be deleted.
+    pub fn before_uncut_group(&self, id: &str) {
+        self.judge(|objects, _| snapshots::uncut_group(objects, id));
     }
 
     /// A pod's processes run, or do so no more.
@@ -267,6 +308,32 @@ impl State {
             }
             "nodes" => {
                 put(&mut self.objects.nodes, event, |key| key.name.clone());
+            }
+            "volumesnapshots.snapshot.storage.k8s.io" => {
+                put(&mut self.objects.snapshots, event, Key::clone);
+                self.changes += 1;
+            }
+            "volumesnapshotcontents.snapshot.storage.k8s.io" => {
+                let before = put(&mut self.objects.contents, event, |key| key.name.clone());
+                self.changes += 1;
+                if let (true, Some(content)) = (event.deleted, before) {
+                    self.blame(snapshots::content_gone(&self.facts, &content));
+                }
+            }
+            "volumegroupsnapshots.groupsnapshot.storage.k8s.io" => {
+                put(&mut self.objects.groups, event, Key::clone);
+                self.changes += 1;
+                let breaches = snapshots::groups(&self.objects);
+                self.blame(breaches);
+            }
+            "volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io" => {
+                let before = put(&mut self.objects.group_contents, event, |key| {
+                    key.name.clone()
+                });
+                self.changes += 1;
+                if let (true, Some(content)) = (event.deleted, before) {
+                    self.blame(snapshots::group_content_gone(&self.facts, &content));
+                }
             }
             _ => self.changes += 1,
         }

@@ -45,7 +45,21 @@ pub struct Making {
     pub provisioner: StartSidecar,
     /// The resizer's role.
     pub resizer: StartSidecar,
+    /// The roles that look after snapshots, if any do.
+    pub snapshots: Option<Snapshots>,
 }
+
+/// The roles that look after snapshots.
+#[derive(Debug, Clone, Copy)]
+pub struct Snapshots {
+    /// Beside the driver.
+    pub snapshotter: StartSidecar,
+    /// The other one.
+    pub controller: StartRole,
+}
+
+/// Starts a role that needs no driver.
+pub type StartRole = fn(&Process);
 
 /// Starts a role that stands beside the driver.
 pub type StartSidecar = fn(&Process, Driver);
@@ -67,6 +81,7 @@ struct Inner {
     ledgers: BTreeMap<Member, Ledger>,
     provisioner: StartSidecar,
     resizer: StartSidecar,
+    snapshots: Option<Snapshots>,
     deaths: mpsc::UnboundedSender<Member>,
     lives: Mutex<BTreeMap<Member, Process>>,
 }
@@ -82,6 +97,7 @@ impl World {
             nodes,
             provisioner,
             resizer,
+            snapshots,
         } = making;
         let clock = Clock::simulated(Timestamp::from_second(BEGINNING).expect("a time"));
         let random = Mutex::new(fastrand::Rng::with_seed(seed));
@@ -103,7 +119,10 @@ impl World {
         let driver = FakeDriver::new(temper, witness.clone());
         let plan = Arc::new(plan);
         let ledger = |member| Ledger::new(member, Arc::clone(&plan), seed, trace.clone());
-        let members = Member::all(nodes);
+        let mut members = Member::all(nodes);
+        if snapshots.is_some() {
+            members.extend([Member::Snapshotter, Member::SnapshotController]);
+        }
         let places = members
             .iter()
             .filter(|member| matches!(member, Member::Node(_)));
@@ -128,6 +147,7 @@ impl World {
             clock,
             provisioner,
             resizer,
+            snapshots,
             deaths,
             lives: Mutex::default(),
         };
@@ -201,6 +221,16 @@ impl World {
             Member::Provisioner => (inner.provisioner)(&process, self.controller(&wire)),
             Member::Attacher => roles::attacher(&process, self.controller(&wire)),
             Member::Resizer => (inner.resizer)(&process, self.controller(&wire)),
+            Member::Snapshotter => {
+                if let Some(snapshots) = inner.snapshots {
+                    (snapshots.snapshotter)(&process, self.controller(&wire));
+                }
+            }
+            Member::SnapshotController => {
+                if let Some(snapshots) = inner.snapshots {
+                    (snapshots.controller)(&process);
+                }
+            }
             Member::Node(_) => inner.nodes[&member].start(&process, &wire),
         }
         self.lives().insert(member, process);

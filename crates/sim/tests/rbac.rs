@@ -126,7 +126,10 @@ fn role(member: Member) -> &'static str {
     match member {
         Member::Control => "control",
         Member::Scheduler => "scheduler",
-        Member::Provisioner | Member::Attacher | Member::Resizer => "controller",
+        Member::Provisioner | Member::Attacher | Member::Resizer | Member::Snapshotter => {
+            "controller"
+        }
+        Member::SnapshotController => "snapshot-controller",
         Member::Node(_) => "node",
     }
 }
@@ -203,7 +206,13 @@ fn every_call_of_a_role_is_granted_to_it() {
 
 #[test]
 fn nothing_is_granted_wholesale_and_no_role_can_list_secrets() {
-    for role in ["control", "controller", "scheduler", "node"] {
+    for role in [
+        "control",
+        "controller",
+        "scheduler",
+        "node",
+        "snapshot-controller",
+    ] {
         let rules = Rules::of(role);
         for (_, rule) in &rules.rules {
             assert!(!rule.to_string().contains("\"*\""), "{role}: {rule}");

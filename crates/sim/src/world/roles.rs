@@ -36,6 +36,14 @@ pub(crate) fn resizer(process: &Process, driver: Driver) {
     orlop_sidecars::resizer::start(process, driver, Default::default());
 }
 
+pub(crate) fn snapshotter(process: &Process, driver: Driver) {
+    orlop_sidecars::snapshotter::start(process, driver, Default::default());
+}
+
+pub(crate) fn snapshot_controller(process: &Process) {
+    orlop_sidecars::snapshot_controller::start(process, Default::default());
+}
+
 /// What outlives the processes of a node.
 pub(super) struct NodePlace {
     name: String,

@@ -1,0 +1,173 @@
+//! What the user does with snapshots.
+
+use orlop_model::{
+    Claim, Key, Kind, Meta, Scope, VolumeGroupSnapshot, VolumeGroupSnapshotClass, VolumeSnapshot,
+    VolumeSnapshotClass,
+};
+use serde_json::{Value, json};
+
+use super::{Stuck, User};
+use crate::driver;
+
+/// The manifests that a cluster's administrator applies.
+const MANIFESTS: [&str; 2] = [
+    include_str!("../../../../deploy/crds/snapshots.yaml"),
+    include_str!("../../../../deploy/crds/group-snapshots.yaml"),
+];
+
+/// A CustomResourceDefinition, to be created.
+#[derive(Debug, Clone, Default)]
+struct Definition(Meta);
+
+impl Kind for Definition {
+    const GROUP: &'static str = "apiextensions.k8s.io";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "CustomResourceDefinition";
+    const PLURAL: &'static str = "customresourcedefinitions";
+    const SCOPE: Scope = Scope::Cluster;
+
+    fn decode(_: &[u8]) -> Result<Self, serde_json::Error> {
+        Ok(Self::default())
+    }
+
+    fn encode(&self) -> Result<Value, serde_json::Error> {
+        Ok(json!({}))
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.0
+    }
+
+    fn meta_mut(&mut self) -> &mut Meta {
+        &mut self.0
+    }
+}
+
+impl User {
+    /// Defines the kinds of snapshots, and classes of them with a policy.
+    pub async fn snapshot_classes(&self, policy: &str) {
+        for manifest in MANIFESTS {
+            let definitions: Vec<Value> = serde_saphyr::from_multiple(manifest).expect("YAML");
+            for definition in definitions {
+                self.create::<Definition>(definition).await;
+            }
+        }
+        let class = json!({
+            "metadata": {"name": "cuts"},
+            "driver": driver::NAME,
+            "deletionPolicy": policy,
+            "parameters": {"tier": "cold"},
+        });
+        self.create::<VolumeSnapshotClass>(class.clone()).await;
+        self.create::<VolumeGroupSnapshotClass>(class).await;
+    }
+
+    /// Creates a claim with the label by which groups find it.
+    pub async fn grouped_claim(&self, name: &str) {
+        self.create::<Claim>(json!({
+            "metadata": {"name": name, "namespace": "default", "labels": {"app": "db"}},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "fast",
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }))
+        .await;
+    }
+
+    /// Creates a claim that is filled from a snapshot.
+    pub async fn restore_of(&self, name: &str, snapshot: &str) {
+        self.create::<Claim>(json!({
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "fast",
+                "resources": {"requests": {"storage": "1Gi"}},
+                "dataSource": {
+                    "apiGroup": "snapshot.storage.k8s.io",
+                    "kind": "VolumeSnapshot",
+                    "name": snapshot,
+                },
+            },
+        }))
+        .await;
+    }
+
+    /// Asks for a snapshot of a claim.
+    pub async fn snapshot(&self, name: &str, claim: &str) {
+        self.create::<VolumeSnapshot>(json!({
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "volumeSnapshotClassName": "cuts",
+                "source": {"persistentVolumeClaimName": claim},
+            },
+        }))
+        .await;
+    }
+
+    /// Asks for a snapshot of all claims with the label.
+    pub async fn group_snapshot(&self, name: &str) {
+        self.create::<VolumeGroupSnapshot>(json!({
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "volumeGroupSnapshotClassName": "cuts",
+                "source": {"selector": {"matchLabels": {"app": "db"}}},
+            },
+        }))
+        .await;
+    }
+
+    /// Deletes a snapshot.
+    pub async fn delete_snapshot(&self, name: &str) {
+        self.delete::<VolumeSnapshot>(&Key::namespaced("default", name))
+            .await;
+    }
+
+    /// Deletes a group snapshot.
+    pub async fn delete_group(&self, name: &str) {
+        self.delete::<VolumeGroupSnapshot>(&Key::namespaced("default", name))
+            .await;
+    }
+
+    /// Waits until a snapshot can be used.
+    ///
+    /// # Errors
+    /// As [`User::until`].
+    pub async fn until_cut(&self, name: &str) -> Result<(), Stuck> {
+        let key = Key::namespaced("default", name);
+        self.until(&format!("snapshot {name} is ready"), move |objects| {
+            let snapshot = objects.snapshots.get(&key);
+            snapshot.is_some_and(VolumeSnapshot::is_ready)
+        })
+        .await
+    }
+
+    /// Waits until a group and all its members can be used.
+    ///
+    /// # Errors
+    /// As [`User::until`].
+    pub async fn until_group_cut(&self, name: &str) -> Result<(), Stuck> {
+        let key = Key::namespaced("default", name);
+        self.until(&format!("group {name} is ready"), move |objects| {
+            let group = objects.groups.get(&key);
+            let mut members = objects.snapshots.values();
+            group.is_some_and(VolumeGroupSnapshot::is_ready)
+                && members.all(VolumeSnapshot::is_ready)
+        })
+        .await
+    }
+
+    /// Waits until no snapshot, group or content is left.
+    ///
+    /// # Errors
+    /// As [`User::until`].
+    pub async fn until_no_snapshots(&self) -> Result<(), Stuck> {
+        self.until("all snapshots and contents are gone", |objects| {
+            objects.snapshots.is_empty()
+                && objects.contents.is_empty()
+                && objects.groups.is_empty()
+                && objects.group_contents.is_empty()
+        })
+        .await
+    }
+}
