@@ -5,7 +5,7 @@
 //!
 //! One pass at a time: what should be told follows from classes and places, what is told
 //! from a list of the objects; the difference is written. A pass follows a change of
-//! classes, nodes or volumes at once, though not more often than [`GAP`], and the poll
+//! classes, nodes or volumes at once, though not more often than once a second, and the poll
 //! interval otherwise: nobody tells when a backend fills up by other means.
 //!
 //! Must never: touch an object without its labels; write what is written already.
