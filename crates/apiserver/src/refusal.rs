@@ -391,6 +391,8 @@ pub struct FieldError {
 pub enum Fault {
     /// It is missing.
     Required,
+    /// Its value is wrong, and too long to repeat.
+    Unsaid,
     /// Its value is of another type.
     TypeInvalid(Value),
     /// Its value is wrong.
@@ -466,7 +468,7 @@ impl FieldError {
         match self.fault {
             Fault::Required => "FieldValueRequired",
             Fault::TypeInvalid(_) => "FieldValueTypeInvalid",
-            Fault::Invalid(_) => "FieldValueInvalid",
+            Fault::Invalid(_) | Fault::Unsaid => "FieldValueInvalid",
             Fault::Forbidden => "FieldValueForbidden",
             Fault::NotSupported(..) => "FieldValueNotSupported",
             Fault::Duplicate(_) => "FieldValueDuplicate",
@@ -479,6 +481,7 @@ impl FieldError {
     fn text(&self) -> String {
         let what = match &self.fault {
             Fault::Required => "Required value".to_owned(),
+            Fault::Unsaid => "Invalid value".to_owned(),
             Fault::Invalid(value) | Fault::TypeInvalid(value) => {
                 format!("Invalid value: {value}")
             }

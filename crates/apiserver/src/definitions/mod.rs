@@ -7,6 +7,7 @@
 mod columns;
 mod object;
 mod rules;
+mod scale;
 mod shape;
 mod structural;
 #[cfg(test)]
@@ -18,14 +19,15 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::kinds::{ALL_VERBS, KindInfo, Kinds};
+use crate::kinds::{ALL_VERBS, KindInfo, Kinds, SCALE, preference};
 use crate::refusal::FieldError;
 use crate::registry::text;
 use crate::schema::Shape;
 use crate::store::{State, Store};
 pub(crate) use columns::Columns;
-pub(crate) use object::validate_definition_change;
 pub(crate) use object::{FINALIZER, defaults, is_definition, settle, validate_definition};
+pub(crate) use object::{terminate, validate_definition_change};
+pub(crate) use scale::ScalePaths;
 use structural::Structural;
 
 /// Where definitions are stored.
@@ -43,6 +45,10 @@ pub struct Custom {
     pub(crate) openapi: Value,
     /// The version that objects are stored in.
     pub(crate) storage_version: &'static str,
+    /// What to tell whoever uses this version.
+    pub(crate) deprecation: Option<String>,
+    /// Where its objects say how many they are.
+    pub(crate) scale: Option<ScalePaths>,
 }
 
 /// Each definition is made once.
@@ -120,7 +126,8 @@ fn kind_of(spec: &Value, version: &Value) -> &'static KindInfo {
         spec["names"],
         spec["scope"],
         storage,
-        version
+        version,
+        deprecation(spec, version)
     ]);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     known
@@ -138,6 +145,8 @@ fn make(spec: &Value, version: &Value, storage: &str) -> KindInfo {
         columns: Columns::parse(&version["additionalPrinterColumns"]),
         openapi: openapi.clone(),
         storage_version: kept(storage),
+        deprecation: deprecation(spec, version),
+        scale: ScalePaths::parse(&version["subresources"]["scale"]),
     };
     KindInfo {
         group: kept(text(spec, "/group")),
@@ -151,9 +160,33 @@ fn make(spec: &Value, version: &Value, storage: &str) -> KindInfo {
         status: version["subresources"]["status"].is_object(),
         list_kind: kept(text(names, "/listKind")),
         categories: kept_list(&names["categories"]),
-        subresources: &[],
+        subresources: match custom.scale {
+            Some(_) => SCALE,
+            None => &[],
+        },
         custom: Some(Box::leak(Box::new(custom))),
     }
+}
+
+/// What to tell whoever uses a version that is to go, and which to use instead.
+fn deprecation(spec: &Value, version: &Value) -> Option<String> {
+    if version["deprecated"] != true {
+        return None;
+    }
+    if let Some(own) = version["deprecationWarning"].as_str() {
+        return Some(own.to_owned());
+    }
+    let (group, kind) = (text(spec, "/group"), text(spec, "/names/kind"));
+    let mut warning = format!("{group}/{} {kind} is deprecated", text(version, "/name"));
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    let better = versions
+        .filter(|one| one["served"] == true && one["deprecated"] != true)
+        .map(|one| text(one, "/name"))
+        .min_by_key(|name| preference(name));
+    if let Some(better) = better {
+        warning.push_str(&format!("; use {group}/{better} {kind}"));
+    }
+    Some(warning)
 }
 
 fn kept(text: &str) -> &'static str {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::RESOURCE;
 use super::columns::Path;
 use super::rules::Rule;
+use super::scale::ScalePaths;
 use super::structural::Type;
 use crate::kinds::KindInfo;
 use crate::refusal::FieldError;
@@ -112,31 +113,60 @@ pub(crate) fn settle(state: &State, before: Option<&Value>, object: &mut Value, 
     }
 }
 
+/// Says in the status that a definition, and all that it defines, is to go.
+pub(crate) fn terminate(object: &mut Value, now: &str) {
+    let conditions = section(object, "status")
+        .entry("conditions")
+        .or_insert_with(|| json!([]));
+    if let Some(conditions) = conditions.as_array_mut() {
+        conditions.retain(|one| one["type"] != "Terminating");
+        conditions.push(json!({
+            "type": "Terminating", "status": "True", "reason": "InstanceDeletionPending",
+            "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will \
+                        begin soon",
+            "lastTransitionTime": now,
+        }));
+    }
+}
+
 /// A name that another definition of the group has already.
 fn taken_name(state: &State, object: &Value) -> Option<(&'static str, String)> {
-    let names = |object: &Value| -> Vec<String> {
+    let resources = |object: &Value| -> Vec<(&'static str, String)> {
         let names = &object["spec"]["names"];
         let short = names["shortNames"].as_array().into_iter().flatten();
-        [&names["plural"], &names["singular"]]
-            .into_iter()
-            .chain(short)
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect()
+        let short = short.map(|name| ("ShortNamesConflict", name));
+        [
+            ("PluralConflict", &names["plural"]),
+            ("SingularConflict", &names["singular"]),
+        ]
+        .into_iter()
+        .chain(short)
+        .filter_map(|(reason, name)| Some((reason, name.as_str()?.to_owned())))
+        .collect()
     };
-    let mine = names(object);
-    let kind = text(object, "/spec/names/kind");
+    let kinds = |object: &Value| -> Vec<(&'static str, String)> {
+        let names = &object["spec"]["names"];
+        [
+            ("KindConflict", &names["kind"]),
+            ("ListKindConflict", &names["listKind"]),
+        ]
+        .into_iter()
+        .filter_map(|(reason, name)| Some((reason, name.as_str()?.to_owned())))
+        .collect()
+    };
+    let mine = [resources(object), kinds(object)];
     for (_, name, stored) in state.list(RESOURCE, None) {
         let other = stored.value();
         let same_group = other["spec"]["group"] == object["spec"]["group"];
         if **name == *text(object, "/metadata/name") || !same_group {
             continue;
         }
-        if text(&other, "/spec/names/kind") == kind {
-            return Some(("KindConflict", format!("\"{kind}\" is already in use")));
-        }
-        if let Some(name) = names(&other).into_iter().find(|name| mine.contains(name)) {
-            return Some(("NamesConflict", format!("\"{name}\" is already in use")));
+        let theirs = [resources(&other), kinds(&other)];
+        for (mine, theirs) in mine.iter().zip(&theirs) {
+            let taken = |(_, name): &&(&str, String)| theirs.iter().any(|(_, other)| other == name);
+            if let Some((reason, name)) = mine.iter().find(taken) {
+                return Some((*reason, format!("\"{name}\" is already in use")));
+            }
         }
     }
     None
@@ -239,10 +269,10 @@ fn validate_versions(spec: &Value, errors: &mut Vec<FieldError>) {
         } else {
             errors.push(FieldError::required(field, ""));
         }
-        if !version["subresources"]["scale"].is_null() {
-            let field = format!("{path}.subresources.scale");
-            errors.push(FieldError::forbidden(field, "not supported by this server"));
-        }
+        errors.extend(ScalePaths::errors(
+            &version["subresources"]["scale"],
+            &format!("{path}.subresources.scale"),
+        ));
         let columns = version["additionalPrinterColumns"].as_array();
         for (at, column) in columns.into_iter().flatten().enumerate() {
             if Path::parse(text(column, "/jsonPath")).is_none() {

@@ -80,7 +80,11 @@ fn mistyped(schema: &Structural, path: &str, value: &Value) -> Option<FieldError
     };
     (!fits).then(|| {
         let detail = format!("{path} in body must be of type {wanted}: \"{found}\"");
-        FieldError::invalid(path, &found.into(), detail)
+        FieldError {
+            field: path.to_owned(),
+            fault: Fault::TypeInvalid(found.into()),
+            detail,
+        }
     })
 }
 
@@ -267,7 +271,15 @@ fn apply_rules(
             } else {
                 format!("{path}{}", rule.field_path)
             };
-            errors.push(FieldError::invalid(field, &type_name(value).into(), why));
+            let fault = match value {
+                Value::Object(_) | Value::Array(_) => Fault::Unsaid,
+                scalar => Fault::Invalid(scalar.clone()),
+            };
+            errors.push(FieldError {
+                field,
+                fault,
+                detail: why,
+            });
         }
     }
     match value {

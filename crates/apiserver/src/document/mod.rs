@@ -113,6 +113,12 @@ impl Source {
         .of_patch()
     }
 
+    /// The same text, of whose order nothing is known.
+    pub(crate) fn unordered(mut self) -> Self {
+        self.text = None;
+        self
+    }
+
     /// Whether the text is a patch rather than an object.
     pub(crate) fn is_patch(&self) -> bool {
         self.patch

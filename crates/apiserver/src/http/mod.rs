@@ -42,7 +42,6 @@ use self::route::Route;
 use self::writes::Writing;
 use crate::access::{Caller, Index, Signer, User};
 use crate::discovery;
-use crate::kinds::Kinds;
 use crate::limits::Limits;
 use crate::openapi;
 use crate::protobuf;
@@ -144,6 +143,9 @@ impl Api {
         let response = answer.unwrap_or_else(|refusal| {
             reply::refusal(&refusal, negotiate::encoding(&accept(&parts)))
         });
+        let custom = route.as_ref().and_then(|route| route.kind.custom);
+        let deprecation = custom.and_then(|custom| custom.deprecation.clone());
+        let response = reply::warned(response, deprecation.as_slice());
         self.metrics
             .count(&parts.method, route.as_ref(), response.status());
         response
@@ -317,7 +319,7 @@ impl Api {
                 }
                 let document = discovery::document(&kinds, other, &accept(parts));
                 let Some(document) = document else {
-                    return no_document(&kinds, other);
+                    return no_document(other);
                 };
                 let content_type = HeaderValue::from_static(document.content_type);
                 let body = document.body.to_string().into_bytes();
@@ -328,14 +330,15 @@ impl Api {
 }
 
 /// The answer to a path that names nothing: a group that is known tells so in its own words.
-fn no_document(kinds: &Kinds, path: &str) -> Result<Response<Body>, Refusal> {
+fn no_document(path: &str) -> Result<Response<Body>, Refusal> {
     let mut segments = path.split('/').skip(1);
     let group = match (segments.next(), segments.next()) {
         (Some("api"), Some(_)) => Some(""),
         (Some("apis"), group) => group,
         _ => None,
     };
-    let known = |group: &str| kinds.all().any(|kind| kind.group == group);
+    // Groups that users defined answer as those that nobody did.
+    let known = |group: &str| crate::kinds::all().iter().any(|kind| kind.group == group);
     if group.is_some_and(known) {
         return Err(Refusal::no_such_path());
     }

@@ -10,8 +10,9 @@ mod table;
 use crate::definitions::Custom;
 
 pub use served::Kinds;
-pub(crate) use table::ALL_VERBS;
+pub(crate) use served::preference;
 use table::KINDS;
+pub(crate) use table::{ALL_VERBS, SCALE};
 
 /// One served resource.
 #[derive(Debug, PartialEq, Eq)]

@@ -61,7 +61,7 @@ impl Kinds {
 }
 
 /// Stable before beta before alpha, newer before older, anything else last.
-fn preference(version: &str) -> (u8, Reverse<u32>, Reverse<u32>, String) {
+pub(crate) fn preference(version: &str) -> (u8, Reverse<u32>, Reverse<u32>, String) {
     let parse = || {
         let rest = version.strip_prefix('v')?;
         let end = rest.find(|c: char| !c.is_ascii_digit());

@@ -46,7 +46,7 @@ const APPS: KindInfo = KindInfo {
     ..PLAIN
 };
 /// The number of pods apart from the rest, the same for all kinds that have one.
-const SCALE: &[Subresource] = &[Subresource {
+pub(crate) const SCALE: &[Subresource] = &[Subresource {
     name: "scale",
     group: "autoscaling",
     version: "v1",

@@ -196,6 +196,8 @@ impl Registry {
         if definitions::is_definition(kind) {
             definitions::settle(&self.store.read(), None, &mut object, &now);
         }
+        // What the stored version adds is nobody's, too.
+        self.fit_storage(target.kind, &mut object);
         let mut errors = name_errors(kind, &object);
         errors.extend(admission::validate_create(kind, &object));
         if !errors.is_empty() {

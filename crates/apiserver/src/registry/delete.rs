@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{Registry, Target, metadata, section, stamp, strategy, text};
+use crate::definitions;
 use crate::kinds::KindInfo;
 use crate::refusal::{FieldError, PreconditionMismatch, Refusal};
 use crate::store::{Change, Draft, Expect, Stored, Write, WriteError};
@@ -149,11 +150,18 @@ fn decide(kind: &KindInfo, object: &Value, options: &DeleteOptions, now: Timesta
         let end = start
             .checked_add(SignedDuration::from_secs(grace))
             .unwrap_or(start);
+        let is_definition = definitions::is_definition(kind);
         let fields = metadata(&mut next);
         fields.insert("deletionTimestamp".to_owned(), stamp(end).into());
-        fields.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
-        if let Some(generation) = fields.get("generation").and_then(Value::as_i64) {
+        if !is_definition {
+            fields.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+        }
+        if !is_definition && let Some(generation) = fields.get("generation").and_then(Value::as_i64)
+        {
             fields.insert("generation".to_owned(), (generation + 1).into());
+        }
+        if is_definition {
+            definitions::terminate(&mut next, &stamp(now));
         }
         if kind.kind == "Namespace" {
             section(&mut next, "status").insert("phase".to_owned(), "Terminating".into());

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Target, metadata, text};
 use crate::kinds::KindInfo;
-use crate::refusal::Refusal;
+use crate::refusal::{FieldError, Refusal};
 
 /// Takes nulls out, as a decoder into typed fields would: to a client that writes
 /// `creationTimestamp: null`, null means absent.
@@ -39,6 +39,9 @@ pub(super) fn settle(kind: &KindInfo, namespace: &str, object: &mut Value) -> Re
     }
     match text(object, "/kind") {
         "" => object["kind"] = kind.kind.into(),
+        other if other != kind.kind && kind.custom.is_some() => {
+            return Err(other_kind(kind, object, other));
+        }
         same if same == kind.kind => {}
         other => {
             return Err(Refusal::bad_request(format!(
@@ -61,6 +64,17 @@ pub(super) fn settle(kind: &KindInfo, namespace: &str, object: &mut Value) -> Re
         metadata(object).remove("namespace");
     }
     Ok(())
+}
+
+/// Objects of a defined kind are read without knowing the kind, which is a field like others.
+fn other_kind(kind: &KindInfo, object: &Value, other: &str) -> Refusal {
+    let why = format!("must be {}", kind.kind);
+    let error = FieldError::invalid("kind", &other.into(), why);
+    let name = text(object, "/metadata/name");
+    let mut refusal = Refusal::invalid(kind, name, std::slice::from_ref(&error));
+    refusal.details["kind"] = other.into();
+    refusal.message = format!("{other}.{} {name:?} is invalid: {error}", kind.group);
+    refusal
 }
 
 /// Checks that a configuration to apply is of the kind that the path names.

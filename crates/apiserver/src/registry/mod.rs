@@ -23,7 +23,7 @@ use crate::definitions::Catalog;
 use crate::document::Source;
 use crate::kinds::{KindInfo, Kinds};
 use crate::refusal::Refusal;
-use crate::schema::FieldValidation;
+use crate::schema::{self, FieldValidation};
 use crate::store::{Draft, Key, Store, Stored};
 
 pub use convert::{Served, resource_of};
@@ -131,6 +131,23 @@ pub struct Registry {
 }
 
 impl Registry {
+    /// Brings an object of a defined kind into the form of the version that it is stored in:
+    /// what that has no place for is dropped, and its defaults are filled in.
+    fn fit_storage(&self, kind: &KindInfo, object: &mut Value) {
+        let stored = kind.custom.and_then(|custom| {
+            let version = custom.storage_version;
+            let other = version != kind.version;
+            let kinds = other.then(|| self.kinds())?;
+            kinds.find(kind.group, version, kind.plural)
+        });
+        if let Some(stored) = stored {
+            let how = (FieldValidation::Ignore, &Source::default());
+            // What doesn't fit is judged by the version that it was sent in.
+            let _ = schema::decode(stored, object, how);
+            crate::admission::defaults(stored, object);
+        }
+    }
+
     /// All kinds that are served now.
     pub fn kinds(&self) -> Kinds {
         self.catalog.kinds(&self.store)

@@ -243,6 +243,7 @@ impl Registry {
             };
             patch::track_update(kind, Some(&before), &mut after, update);
         }
+        self.fit_storage(target.kind, &mut after);
         super::metadata(&mut after).insert(
             "resourceVersion".to_owned(),
             stored.revision.to_string().into(),

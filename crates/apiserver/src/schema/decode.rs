@@ -67,6 +67,9 @@ pub fn decode(
     if let Some(mistake) = problems.mistyped.iter().find(decides) {
         return Err(refused(mistake.clone()));
     }
+    // Of what it knows no schema of, the original tells in no order of the text.
+    let unordered = kind.custom.map(|_| source.clone().unordered());
+    let source = unordered.as_ref().unwrap_or(source);
     let warnings = match validation {
         FieldValidation::Ignore => Vec::new(),
         FieldValidation::Warn => source.warnings(&problems.unknown),

@@ -130,7 +130,7 @@ fn supported(kind: &KindInfo, field: &str) -> Result<(), SelectorError> {
         return Ok(());
     }
     match selectable(kind) {
-        [] => Err(SelectorError::OnlyMetadata(field.to_owned())),
+        [] if kind.custom.is_none() => Err(SelectorError::OnlyMetadata(field.to_owned())),
         fields if fields.contains(&field) => Ok(()),
         _ => Err(SelectorError::Unsupported(field.to_owned())),
     }
