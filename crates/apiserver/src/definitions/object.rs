@@ -155,6 +155,7 @@ fn taken_name(state: &State, object: &Value) -> Option<(&'static str, String)> {
         .collect()
     };
     let mine = [resources(object), kinds(object)];
+    let mut told = None;
     for (_, name, stored) in state.list(RESOURCE, None) {
         let other = stored.value();
         let same_group = other["spec"]["group"] == object["spec"]["group"];
@@ -164,12 +165,13 @@ fn taken_name(state: &State, object: &Value) -> Option<(&'static str, String)> {
         let theirs = [resources(&other), kinds(&other)];
         for (mine, theirs) in mine.iter().zip(&theirs) {
             let taken = |(_, name): &&(&str, String)| theirs.iter().any(|(_, other)| other == name);
-            if let Some((reason, name)) = mine.iter().find(taken) {
-                return Some((*reason, format!("\"{name}\" is already in use")));
+            // Of several, the original tells the last.
+            if let Some((reason, name)) = mine.iter().rfind(taken) {
+                told = Some((*reason, format!("\"{name}\" is already in use")));
             }
         }
     }
-    None
+    told
 }
 
 /// What is wrong with a definition.

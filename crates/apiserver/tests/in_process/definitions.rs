@@ -181,7 +181,7 @@ async fn a_taken_kind_is_not_accepted_a_second_time() {
         .find(|one| one["type"] == "NamesAccepted")
         .unwrap();
     assert_eq!(accepted["status"], "False");
-    assert_eq!(accepted["reason"], "KindConflict");
+    assert_eq!(accepted["reason"], "ListKindConflict");
 }
 
 #[tokio::test]

@@ -123,7 +123,7 @@ async fn a_users_own_kind_is_served_like_any_other() {
         .refused(r#"patch bk nightly --type=merge -p {"spec":{"claim":"other","keep":1}}"#)
         .await;
     assert!(
-        wrong.contains("spec.claim: Invalid value: \"string\": claim is immutable"),
+        wrong.contains("spec.claim: Invalid value: \"other\": claim is immutable"),
         "{wrong}"
     );
     let wrong = served
