@@ -32,7 +32,7 @@ pub(super) fn xfs(stage: &Stage) -> Value {
     })
 }
 
-fn class(stage: &Stage) -> String {
+pub(super) fn class(stage: &Stage) -> String {
     format!("{}-xfs", stage.namespace())
 }
 

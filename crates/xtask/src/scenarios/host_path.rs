@@ -9,6 +9,12 @@ use crate::{
 };
 
 pub(super) async fn run(stage: &Stage) -> Result<()> {
+    start(stage).await?;
+    attached_life(stage).await
+}
+
+/// Starts the driver.
+pub(super) async fn start(stage: &Stage) -> Result<()> {
     let endpoint = format!("--endpoint=unix://{}", stage.driver_socket().display());
     let name = format!("--drivername={}", stage.driver_name());
     let state = stage.folder().join("state");
@@ -28,7 +34,7 @@ pub(super) async fn run(stage: &Stage) -> Result<()> {
             ],
         )
         .await?;
-    attached_life(stage).await
+    Ok(())
 }
 
 /// A claim is bound, its volume attached to the node and detached, and both go; with whatever

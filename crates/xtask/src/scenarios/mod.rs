@@ -1,5 +1,6 @@
 //! The scenarios, one file each. `docs/development/real-kubernetes.md` tells how to add one.
 
+mod drop_in;
 mod embedded;
 mod go_sidecars;
 mod go_snapshots;
@@ -30,7 +31,7 @@ pub(crate) struct Scenario {
 }
 
 /// All scenarios.
-const ALL: [Scenario; 8] = [
+const ALL: [Scenario; 10] = [
     Scenario {
         name: "sanity",
         law: "csi-sanity finds no fault with our local driver",
@@ -86,6 +87,20 @@ const ALL: [Scenario; 8] = [
         brought: &[],
         alone: true,
         run: |stage| Box::pin(our_control::run(stage)),
+    },
+    Scenario {
+        name: "drop-in",
+        law: "our sidecars by their old names serve our driver before a real API server",
+        brought: &[],
+        alone: true,
+        run: |stage| Box::pin(drop_in::real(stage, drop_in::Driver::Local)),
+    },
+    Scenario {
+        name: "drop-path",
+        law: "our sidecars by their old names serve the host-path driver before a real API server",
+        brought: &["hostpathplugin"],
+        alone: true,
+        run: |stage| Box::pin(drop_in::real(stage, drop_in::Driver::HostPath)),
     },
 ];
 
