@@ -23,6 +23,7 @@ mod patch;
 mod process;
 mod queue;
 mod recorder;
+mod this_process;
 mod token;
 mod watch;
 

@@ -18,7 +18,11 @@ use tokio::{
 };
 use tracing::error;
 
-use crate::backoff::Backoff;
+use crate::{backoff::Backoff, metrics::Metrics};
+
+pub(crate) mod measure;
+
+use measure::Measure;
 
 /// What became of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +40,7 @@ pub struct Queue<T> {
     state: Arc<Mutex<State<T>>>,
     wake: Arc<Notify>,
     backoff: Backoff,
+    measure: Option<Measure>,
 }
 
 impl<T> Clone for Queue<T> {
@@ -44,6 +49,7 @@ impl<T> Clone for Queue<T> {
             state: self.state.clone(),
             wake: self.wake.clone(),
             backoff: self.backoff,
+            measure: self.measure.clone(),
         }
     }
 }
@@ -57,6 +63,9 @@ struct State<T> {
     due: BTreeMap<T, (Instant, u64)>,
     failures: BTreeMap<T, u32>,
     count: u64,
+    /// Since when keys wait, and are worked on.
+    since: BTreeMap<T, Instant>,
+    begun: BTreeMap<T, Arc<Instant>>,
 }
 
 impl<T: Ord + Clone> Queue<T> {
@@ -70,11 +79,23 @@ impl<T: Ord + Clone> Queue<T> {
             due: BTreeMap::new(),
             failures: BTreeMap::new(),
             count: 0,
+            since: BTreeMap::new(),
+            begun: BTreeMap::new(),
         };
         Self {
             state: Arc::new(Mutex::new(state)),
             wake: Arc::default(),
             backoff,
+            measure: None,
+        }
+    }
+
+    /// With metrics, by a name. Several queues may share one.
+    #[must_use]
+    pub fn measured(self, metrics: &Metrics, name: &str) -> Self {
+        Self {
+            measure: Some(metrics.queues.named(name)),
+            ..self
         }
     }
 
@@ -86,7 +107,13 @@ impl<T: Ord + Clone> Queue<T> {
 
     /// Asks for a look at the key, soon.
     pub fn add(&self, key: T) {
-        self.lock().add(key);
+        let mut state = self.lock();
+        state.add(key);
+        if let Some(measure) = &self.measure {
+            measure.added();
+            measure.depth(state.ready.len());
+        }
+        drop(state);
         self.wake.notify_one();
     }
 
@@ -114,6 +141,12 @@ impl<T: Ord + Clone> Queue<T> {
                 let mut state = self.lock();
                 state.promote(Instant::now());
                 if let Some(key) = state.take() {
+                    let since = state.since.remove(&key);
+                    if let Some(measure) = &self.measure {
+                        let waited = since.map(|at| at.elapsed()).unwrap_or_default();
+                        state.begun.insert(key.clone(), measure.begun(waited));
+                        measure.depth(state.ready.len());
+                    }
                     if !state.ready.is_empty() {
                         self.wake.notify_one();
                     }
@@ -136,6 +169,9 @@ impl<T: Ord + Clone> Queue<T> {
     fn done(&self, key: T, outcome: Outcome) {
         let mut state = self.lock();
         state.working.remove(&key);
+        if let Some((measure, begun)) = self.measure.as_ref().zip(state.begun.remove(&key)) {
+            measure.over(&begun, outcome == Outcome::Retry);
+        }
         if state.waiting.contains(&key) {
             state.ready.push_back(key.clone());
         }
@@ -161,8 +197,11 @@ impl<T: Ord + Clone> Queue<T> {
 
 impl<T: Ord + Clone> State<T> {
     fn add(&mut self, key: T) {
-        if self.waiting.insert(key.clone()) && !self.working.contains(&key) {
-            self.ready.push_back(key);
+        if self.waiting.insert(key.clone()) {
+            self.since.insert(key.clone(), Instant::now());
+            if !self.working.contains(&key) {
+                self.ready.push_back(key);
+            }
         }
     }
 

@@ -78,8 +78,8 @@ pub fn start(process: &Process, driver: Driver, config: Config) {
 }
 
 async fn run(process: &Process, driver: Driver, info: &DriverInfo, config: Config) {
-    let lanes = Lanes::new(config.retry);
-    let volume_queue = Queue::new(config.retry);
+    let lanes = Lanes::new(config.retry).measured(&process.metrics, "csi-attacher-va");
+    let volume_queue = Queue::new(config.retry).measured(&process.metrics, "csi-attacher-pv");
     let finalizer = attacher_finalizer(&info.name);
     let workers = config.workers;
     let handling = if info.can(ControllerCapability::PublishUnpublishVolume) {

@@ -217,8 +217,8 @@ async fn run(
         identity => identity,
     };
     let recorder = process.recorder(component);
-    let claim_queue = Queue::new(config.retry);
-    let volume_queue = Queue::new(config.retry);
+    let claim_queue = Queue::new(config.retry).measured(&process.metrics, "claims");
+    let volume_queue = Queue::new(config.retry).measured(&process.metrics, "volumes");
     let source_queue = Queue::new(config.retry);
     let workers = config.workers;
     let patience = Patience::new(

@@ -99,7 +99,8 @@ async fn run(process: &Process, driver: Driver, info: &Arc<DriverInfo>, config: 
     };
     let resizing = async {
         let Some(ability) = ability else { return };
-        let queue = Queue::new(config.retry);
+        let queue =
+            Queue::new(config.retry).measured(&process.metrics, &format!("{}-pvc", info.name));
         let growth = growth::Growth {
             cluster: process.cluster.clone(),
             desk: desk.clone(),
@@ -122,7 +123,8 @@ async fn run(process: &Process, driver: Driver, info: &Arc<DriverInfo>, config: 
         if !modifies {
             return;
         }
-        let queue = Queue::new(config.retry);
+        let queue =
+            Queue::new(config.retry).measured(&process.metrics, &format!("{}-pvc", info.name));
         let classes = process.cache::<VolumeAttributesClass>();
         let attributes = attributes::Attributes {
             cluster: process.cluster.clone(),

@@ -11,7 +11,7 @@ use std::{
 };
 
 use orlop_model::VolumeAttachment;
-use orlop_runtime::{Backoff, Outcome, Queue, work};
+use orlop_runtime::{Backoff, Metrics, Outcome, Queue, work};
 
 /// Which way a volume goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +41,15 @@ impl Lanes {
             attach: Queue::new(backoff),
             detach: Queue::new(backoff),
             busy: Arc::default(),
+        }
+    }
+
+    /// With metrics, both lanes by one name.
+    pub(super) fn measured(self, metrics: &Metrics, name: &str) -> Self {
+        Self {
+            attach: self.attach.measured(metrics, name),
+            detach: self.detach.measured(metrics, name),
+            ..self
         }
     }
 
