@@ -80,7 +80,8 @@ impl Ground {
             .unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut said = String::new();
-        out.read_line(&mut said).unwrap();
+        // What it needs comes first, then case by case.
+        while !said.contains('✓') && out.read_line(&mut said).unwrap() > 0 {}
         let rest = thread::spawn(move || {
             out.read_to_string(&mut said).unwrap();
             said
