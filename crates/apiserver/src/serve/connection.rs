@@ -32,6 +32,9 @@ const STREAM_BUFFER: usize = 256 << 10;
 /// When to ask a silent HTTP/2 client whether it is there, and for how long to wait.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(20);
+/// How much the kernel keeps for a client that hasn't read it (the kernel doubles it for its own
+/// needs). Left to itself it would keep megabytes.
+const SEND_BUFFER: usize = 256 << 10;
 /// When the kernel asks a silent client whether it is there, how often, and how many times.
 const SILENCE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
@@ -98,9 +101,11 @@ pub(super) async fn serve(
 fn prepare(stream: &TcpStream) {
     let (after, every, times) = SILENCE;
     // Watch events are small and must not wait for more; a client that is gone without a
-    // word is noticed by asking.
+    // word is noticed by asking; one that doesn't read fills a buffer soon, and costs no more
+    // work from then on.
     let set = stream
         .set_nodelay(true)
+        .and_then(|()| Ok(sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER)?))
         .and_then(|()| Ok(sockopt::set_socket_keepalive(stream, true)?))
         .and_then(|()| Ok(sockopt::set_tcp_keepidle(stream, after)?))
         .and_then(|()| Ok(sockopt::set_tcp_keepintvl(stream, every)?))

@@ -26,6 +26,9 @@ use super::{
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How many connections are made at once.
 const AT_ONCE: usize = 32;
+/// How many events are sent to watchers that don't read before anything is measured: more than
+/// a server and the kernel keep for a connection, some megabytes.
+const FILL: usize = 5000;
 /// In how many namespaces the idle watchers sit.
 const IDLE_NAMESPACES: usize = 10;
 
@@ -125,7 +128,7 @@ pub(super) async fn crowd(
             server,
             Kind::Configmap,
             &format!("fill-{round}"),
-            (1000, 16),
+            (FILL, 16),
         )
         .await?;
         crowded
