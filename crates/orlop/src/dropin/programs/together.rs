@@ -5,7 +5,9 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use super::{API, ELECTION, Flag, Kind, LOGGING, Program, Role, SIDECAR, Support, done, of};
+use super::shared::{API, ELECTION, LOGGING, SIDECAR, done};
+use super::{Flag, Program, Role, Support, of};
+use crate::dropin::flags::Kind;
 
 /// The controllers that can run together, by the names they are chosen by.
 pub(in crate::dropin) const CONTROLLERS: [(&str, Role); 6] = [
