@@ -75,8 +75,8 @@ pub(super) struct Log {
     file: Box<dyn Appended>,
     /// How long the file is, all of it acknowledged.
     length: u64,
-    /// How much of that is the base.
-    base: u64,
+    /// From which length on it is to be written anew.
+    rewrite_at: u64,
     buffer: Vec<u8>,
 }
 
@@ -125,7 +125,7 @@ impl Log {
                     folder: Arc::clone(folder),
                     name,
                     length: contents.length,
-                    base: contents.base,
+                    rewrite_at: outweighed(contents.base),
                     buffer: Vec::new(),
                 };
                 (log, state)
@@ -134,7 +134,11 @@ impl Log {
         // What a crash left: files that were never finished, or that a newer one replaced.
         for name in names.iter().filter(|name| **name != log.0.name) {
             if revision_of(name).is_some() || name.ends_with(UNFINISHED) {
-                folder.remove(name).map_err(failed(name))?;
+                match folder.remove(name) {
+                    // One of a first start that was cut short became the first file just now.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    removed => removed.map_err(failed(name))?,
+                }
             }
         }
         Ok(log)
@@ -164,7 +168,13 @@ impl Log {
 
     /// Whether the groups outweigh the base.
     pub(super) fn wants_rewriting(&self) -> bool {
-        self.length - self.base > REWRITE_BYTES.max(self.base)
+        self.length > self.rewrite_at
+    }
+
+    /// Puts off what failed until there is something to be gained by another try: each one writes
+    /// all objects, and on a full disk takes the last room from the writes themselves.
+    pub(super) fn postpone_rewriting(&mut self) {
+        self.rewrite_at = self.length + REWRITE_BYTES / 8;
     }
 
     pub(super) fn folder(&self) -> &Arc<dyn Folder> {
@@ -180,6 +190,11 @@ impl Log {
         }
         Ok(())
     }
+}
+
+/// The length of a file from which on its groups outweigh its base.
+fn outweighed(base: u64) -> u64 {
+    base + REWRITE_BYTES.max(base)
 }
 
 /// A new file with a whole base, not yet in use.
@@ -216,7 +231,7 @@ impl Fresh {
             name: self.name,
             file: self.file,
             length,
-            base: self.base,
+            rewrite_at: outweighed(self.base),
             buffer: Vec::new(),
         })
     }
@@ -237,7 +252,11 @@ pub(super) fn write_new(
     };
     match run() {
         Ok((file, base)) => Ok(Fresh { file, name, base }),
-        Err(source) => Err(LogError::File { name, source }),
+        Err(source) => {
+            // The room is needed; what can't be removed now is at the next start.
+            drop(folder.remove(&format!("{name}{UNFINISHED}")));
+            Err(LogError::File { name, source })
+        }
     }
 }
 

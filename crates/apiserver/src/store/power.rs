@@ -488,11 +488,35 @@ async fn a_full_disk_refuses_writes_until_there_is_room_again() {
         "{refused}"
     );
     assert!(store.failure().is_none() && store.get(&create("b").key).is_none());
+    // A file that could not be written anew doesn't keep the room it took.
+    assert!(write_new(&folder, 5, &[]).is_err());
+    assert_eq!(disk.list().unwrap().len(), 1, "{:?}", disk.list());
     full.store(false, std::sync::atomic::Ordering::SeqCst);
     store.write(create("b")).await.unwrap();
     store.close().await;
     let (_, found) = Log::open(&disk.shared()).unwrap();
     assert_eq!(picture(&found).len(), 2);
+}
+
+#[test]
+fn a_first_start_that_was_cut_short_is_no_hindrance() {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = Storage::Disk(folder.path().to_owned());
+    for left in [
+        "00000000000000000001.log.new",
+        "00000000000000000007.log.new",
+    ] {
+        std::fs::write(folder.path().join(left), "half").unwrap();
+    }
+    drop(Store::open(&storage).unwrap());
+    let left = std::fs::read_dir(folder.path()).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    assert!(
+        !left
+            .iter()
+            .any(|name| name.to_string_lossy().ends_with(".new")),
+        "{left:?}"
+    );
 }
 
 #[test]

@@ -180,12 +180,13 @@ impl Writer {
     fn finish(&mut self, rewriting: Rewriting) {
         let fresh = match rewriting.thread.join() {
             Ok(Ok(fresh)) => fresh,
-            // The old file goes on; it is tried again with the next group.
+            // The old file goes on.
             Ok(Err(error)) => {
+                self.log.postpone_rewriting();
                 let error: &dyn std::error::Error = &error;
                 return tracing::warn!(error, "the store's file could not be written anew");
             }
-            Err(_) => return,
+            Err(_) => return self.log.postpone_rewriting(),
         };
         if let Err(error) = self.log.replace(fresh, &rewriting.since) {
             // Which of the two files a restart finds isn't known.
