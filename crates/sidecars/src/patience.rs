@@ -4,6 +4,7 @@
 
 use std::{
     collections::BTreeMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -15,13 +16,20 @@ use prometheus_client::{
     metrics::{family::Family, gauge::Gauge},
     registry::Registry,
 };
+use tonic::Code;
 
 /// What waits for somebody else is looked at this often even if no event tells.
 const UNTOLD: Duration = Duration::from_secs(30);
 
+/// The longest wait for another call on the same volume to end. Many may wait for one volume, and
+/// only one of them gets its turn at a time.
+pub(crate) const TAKEN: Duration = Duration::from_secs(4);
+
 /// What kind of failure it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setback {
+    /// The driver is busy with another call on the same volume.
+    Taken,
     /// Somebody else must act first.
     Waiting,
     /// It failed; it may go well next time.
@@ -38,6 +46,7 @@ impl Setback {
     /// What a driver's failure is.
     pub(crate) fn of_call(error: &CallError) -> Self {
         match error.retry {
+            _ if error.code == Code::Aborted => Self::Taken,
             Retry::Uncertain => Self::Uncertain,
             Retry::Final => Self::Failed,
             Retry::Infeasible => Self::Infeasible,
@@ -55,6 +64,7 @@ impl Setback {
 
     fn word(self) -> &'static str {
         match self {
+            Self::Taken => "taken",
             Self::Waiting => "waiting",
             Self::Failed => "failed",
             Self::Uncertain => "uncertain",
@@ -63,15 +73,23 @@ impl Setback {
         }
     }
 
-    /// How long to wait after so many failures in a row.
-    fn wait(self, retry: Backoff, failures: u32) -> Duration {
+    /// How long `who` waits after so many failures in a row.
+    fn wait(self, retry: Backoff, failures: u32, who: &str) -> Duration {
         match self {
+            Self::Taken => spread(retry.after(failures).min(TAKEN), who, failures),
             Self::Failed | Self::Uncertain | Self::Busy(None) => retry.after(failures),
             Self::Busy(Some(after)) => after.max(retry.first),
             Self::Waiting => retry.after(failures).min(UNTOLD),
             Self::Infeasible => retry.most,
         }
     }
+}
+
+/// Half of a wait or more, each his own, so that those who failed together don't come back together.
+pub(crate) fn spread(wait: Duration, who: &str, failures: u32) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    (who, failures).hash(&mut hasher);
+    wait / 2 + wait.mul_f64((hasher.finish() % 1000) as f64 / 2000.0)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -158,7 +176,7 @@ impl Patience {
             }
             None => 1,
         };
-        let wait = setback.wait(self.retry, failures);
+        let wait = setback.wait(self.retry, failures, who);
         let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
         let due = self.clock.now().as_second().saturating_add(seconds);
         self.waiting(setback).inc();

@@ -20,7 +20,7 @@ fn shown(registry: &Registry) -> String {
 
 #[test]
 fn each_kind_of_failure_waits_in_its_own_way() {
-    let seconds = |setback: Setback, failures| setback.wait(RETRY, failures).as_secs();
+    let seconds = |setback: Setback, failures| setback.wait(RETRY, failures, "x").as_secs();
     let waits = |setback| [1, 2, 3, 6, 20].map(|failures| seconds(setback, failures));
     assert_eq!(waits(Setback::Failed), [1, 2, 4, 32, 300]);
     assert_eq!(waits(Setback::Uncertain), [1, 2, 4, 32, 300]);
@@ -29,6 +29,16 @@ fn each_kind_of_failure_waits_in_its_own_way() {
     let said = Setback::Busy(Some(Duration::from_secs(7)));
     assert_eq!(waits(said), [7; 5]);
     assert_eq!(waits(Setback::Busy(None)), [1, 2, 4, 32, 300]);
+}
+
+#[test]
+fn those_who_wait_for_one_volume_come_back_soon_and_one_by_one() {
+    let wait = |who: usize| Setback::Taken.wait(RETRY, 20, &who.to_string());
+    let waits: std::collections::BTreeSet<_> = (0..20).map(wait).collect();
+    assert!(waits.len() > 15, "{waits:?}");
+    assert!(waits.iter().all(|wait| (TAKEN / 2..TAKEN).contains(wait)));
+    let aborted = CallError::new(orlop_csi::Method::CreateVolume, Code::Aborted, "busy");
+    assert_eq!(Setback::of_call(&aborted), Setback::Taken);
 }
 
 #[tokio::test(start_paused = true)]

@@ -300,7 +300,7 @@ impl Claims {
         let placed = self.prepare.places.is_some() && claim.selected_node().is_some();
         let reason = error.to_string();
         let setback = match decide::judge(error, intent, placed) {
-            Verdict::Unknown => Setback::Uncertain,
+            Verdict::Unknown => Setback::of_call(error),
             Verdict::Nothing => {
                 self.take_off(claim, Keep::Place).await?;
                 Setback::Failed
@@ -464,7 +464,12 @@ impl Claims {
     }
 
     fn clean_up_later(&self, claim: &Claim, error: &Unready) -> Outcome {
-        let wait = self.wait(claim, Setback::Uncertain);
+        let setback = match error.setback() {
+            Setback::Taken => Setback::Taken,
+            // What may be there is looked for, whatever the driver says.
+            _ => Setback::Uncertain,
+        };
+        let wait = self.wait(claim, setback);
         let reason = format!("{}; next try in {}", chain(error), spoken(wait));
         self.cleanup_event(claim, &reason);
         Outcome::After(wait)

@@ -8,6 +8,7 @@ use orlop_runtime::{
     ApiError, Cache, Clock, Cluster, EventType, Outcome, Patch, Recorder, without_finalizer,
 };
 use serde_json::{Value, json};
+use tonic::Code;
 use tracing::info;
 
 use super::{
@@ -19,6 +20,7 @@ use super::{
 use crate::{
     credentials::{self, CredentialsError},
     insist::{insist, insist_status},
+    patience::{TAKEN, spread},
     resizer::words,
     snapshot_parameters::for_driver,
 };
@@ -110,7 +112,13 @@ impl<K: Content> Desk<K> {
                     content.volumes(),
                     words(&failure)
                 );
-                self.fail_to_create(&content, &text).await
+                let outcome = self.fail_to_create(&content, &text).await?;
+                Ok(match failure {
+                    Failure::Driver(error) if error.code == Code::Aborted => {
+                        Outcome::After(spread(TAKEN, &content.meta().uid, 0))
+                    }
+                    _ => outcome,
+                })
             }
         }
     }
