@@ -66,6 +66,11 @@ impl CsiError for ExpandError {
             Self::Size(SizeError::Contradiction { .. } | SizeError::OutOfRange { .. }) => {
                 Code::OutOfRange
             }
+            // The specification's code, and the one that lets a claim's owner ask for less again.
+            Self::Space {
+                source: ReserveError::NoSpace { .. },
+                ..
+            } => Code::OutOfRange,
             Self::Space { source, .. } => source.code(),
             Self::Store { source, .. } => source.code(),
         }

@@ -316,7 +316,7 @@ async fn a_shrinking_or_impossible_expansion_is_out_of_range() {
     };
     assert_eq!(code(expand(0, MIB).await), Err(Code::OutOfRange));
     assert_eq!(code(expand(-1, 0).await), Err(Code::InvalidArgument));
-    assert_eq!(code(expand(1 << 60, 0).await), Err(Code::ResourceExhausted));
+    assert_eq!(code(expand(1 << 60, 0).await), Err(Code::OutOfRange));
     let reply = expand(2 * GIB, 0).await.unwrap().into_inner();
     assert_eq!(reply.capacity_bytes, 2 * GIB);
     // Never staged, so there is nothing on any node to follow.
