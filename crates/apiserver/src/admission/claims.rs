@@ -1,10 +1,11 @@
 //! Rules for persistent volume claims.
 
 use orlop_model::Quantity;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::selectors::label_selector_errors;
 use crate::refusal::FieldError;
-use crate::registry::{DNS_SUBDOMAIN, text};
+use crate::registry::{DNS_SUBDOMAIN, section, text};
 
 pub(super) const ACCESS_MODES: &[&str] = &[
     "ReadOnlyMany",
@@ -19,6 +20,7 @@ pub(super) fn validate(claim: &Value) -> Vec<FieldError> {
     let spec = &claim["spec"];
     let missing = "at least 1 access mode is required";
     errors.extend(access_mode_errors(&spec["accessModes"], missing));
+    errors.extend(label_selector_errors("spec.selector", &spec["selector"]));
     let storage = &spec["resources"]["requests"]["storage"];
     if storage.is_null() {
         errors.push(FieldError::required("spec.resources[storage]", ""));
@@ -38,15 +40,39 @@ pub(super) fn validate(claim: &Value) -> Vec<FieldError> {
     }
     errors.extend(class_name_error(spec));
     errors.extend(source_errors(spec));
+    errors.extend(named_class_error(spec, "volumeAttributesClassName"));
     errors
 }
 
 /// A class is named as an object is; an empty name stands for none.
 pub(super) fn class_name_error(spec: &Value) -> Option<FieldError> {
-    let name = text(spec, "/storageClassName");
+    named_class_error(spec, "storageClassName")
+}
+
+fn named_class_error(spec: &Value, field: &str) -> Option<FieldError> {
+    let name = text(spec, &format!("/{field}"));
     let fault = DNS_SUBDOMAIN.fault(name).filter(|_| !name.is_empty())?;
-    let field = "spec.storageClassName";
-    Some(FieldError::invalid(field, &spec["storageClassName"], fault))
+    Some(FieldError::invalid(
+        format!("spec.{field}"),
+        &spec[field],
+        fault,
+    ))
+}
+
+/// A new claim's older field takes claims and snapshots only; what else it names is as if it
+/// weren't there, unless the newer field says so, too.
+pub(super) fn drop_unknown_source(claim: &mut Value) {
+    let spec = section(claim, "spec");
+    let Some(source) = spec.get("dataSource") else {
+        return;
+    };
+    let known = matches!(
+        (text(source, "/apiGroup"), text(source, "/kind")),
+        ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
+    );
+    if !known && !spec.contains_key("dataSourceRef") {
+        spec.remove("dataSource");
+    }
 }
 
 /// Rules shared by claims and volumes.
@@ -115,8 +141,31 @@ fn source_errors(spec: &Value) -> Vec<FieldError> {
                 detail,
             ));
         }
+        let group = text(source, "/apiGroup");
+        if let Some(fault) = DNS_SUBDOMAIN.fault(group).filter(|_| !core) {
+            let field = format!("spec.{field}.apiGroup");
+            errors.push(FieldError::invalid(field, &source["apiGroup"], fault));
+        }
     }
+    errors.extend(contradiction(spec));
     errors
+}
+
+/// The two fields of a claim's source say the same, or one of them nothing.
+fn contradiction(spec: &Value) -> Option<FieldError> {
+    let (source, reference) = (spec.get("dataSource")?, spec.get("dataSourceRef")?);
+    let detail = if !text(reference, "/namespace").is_empty() {
+        "may not be specified when dataSourceRef.namespace is specified"
+    } else if ["/apiGroup", "/kind", "/name"]
+        .iter()
+        .any(|part| text(source, part) != text(reference, part))
+    {
+        "must match dataSourceRef"
+    } else {
+        return None;
+    };
+    // The value that is shown is empty, as the original's.
+    Some(FieldError::invalid("spec", &json!({}), detail))
 }
 
 /// A claim's spec is fixed but for its size, its volume (once), its class (while it has
@@ -180,8 +229,6 @@ fn put(spec: &mut Value, field: &str, value: Option<&Value>) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn claim() -> Value {

@@ -3,6 +3,8 @@
 use orlop_model::{Quantity, well_known};
 use serde_json::{Value, json};
 
+use super::metadata::key_fault;
+use super::selectors::topology_errors;
 use crate::refusal::{FieldError, Refusal};
 use crate::registry::{Target, text};
 use crate::store::{Key, State};
@@ -88,9 +90,7 @@ const BINDING: &[&str] = &["Immediate", "WaitForFirstConsumer"];
 
 pub(super) fn validate(class: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if text(class, "/provisioner").is_empty() {
-        errors.push(FieldError::required("provisioner", ""));
-    }
+    errors.extend(provisioner_error(class, "provisioner"));
     let reclaim = &class["reclaimPolicy"];
     if !reclaim
         .as_str()
@@ -117,6 +117,30 @@ pub(super) fn validate(class: &Value) -> Vec<FieldError> {
         if !value.is_string() {
             errors.push(FieldError::invalid("parameters", value, "must be a string"));
         }
+    }
+    errors.extend(topology_errors(class, "allowedTopologies"));
+    errors
+}
+
+fn provisioner_error(class: &Value, field: &str) -> Option<FieldError> {
+    let name = text(class, &format!("/{field}")).to_lowercase();
+    if name.is_empty() {
+        return Some(FieldError::required(field, ""));
+    }
+    key_fault(&name).map(|fault| FieldError::invalid(field, &json!(name), fault))
+}
+
+/// A VolumeAttributesClass is for one driver, and says something to it.
+pub(super) fn validate_attributes(class: &Value) -> Vec<FieldError> {
+    let mut errors: Vec<FieldError> = provisioner_error(class, "driverName").into_iter().collect();
+    let parameters = class["parameters"].as_object();
+    if parameters.is_some_and(|all| all.contains_key("")) {
+        let detail = "field can not be empty.";
+        errors.push(FieldError::invalid("parameters", &json!(""), detail));
+    }
+    if parameters.is_none_or(serde_json::Map::is_empty) {
+        let detail = "must contain at least one key/value pair";
+        errors.push(FieldError::required("parameters", detail));
     }
     errors
 }

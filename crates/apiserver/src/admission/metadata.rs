@@ -191,7 +191,7 @@ pub(crate) fn key_fault(key: &str) -> Option<String> {
     (!word_is_good(name)).then(|| QUALIFIED_NAME.to_owned())
 }
 
-fn label_value_is_good(value: &str) -> bool {
+pub(super) fn label_value_is_good(value: &str) -> bool {
     value.is_empty() || value.len() <= 63 && word_is_good(value)
 }
 

@@ -7,10 +7,12 @@ mod accounts;
 mod claims;
 mod classes;
 mod defaults;
+mod drivers;
 mod metadata;
 mod namespaces;
 mod pods;
 mod roles;
+mod selectors;
 mod storage;
 mod volumes;
 mod workloads;
@@ -49,6 +51,7 @@ pub(crate) fn admit_create(
     }
     match (target.kind.group, target.kind.kind) {
         ("", "PersistentVolumeClaim") => {
+            claims::drop_unknown_source(object);
             classes::set_default_class(state, object);
             storage::protect(object, well_known::PVC_PROTECTION);
         }
@@ -106,7 +109,9 @@ pub(crate) fn validate_update(
     }
     // Whether the rest is right was decided when it was written; a rule that came later
     // must not keep a finalizer from going.
-    if part == Part::Main && before["spec"] != after["spec"] || !kind.status {
+    if part == Part::Main && before["spec"] != after["spec"]
+        || !kind.status && contents(before) != contents(after)
+    {
         errors.extend(validate(kind, after));
     }
     match (kind.group, kind.kind, part) {
@@ -117,6 +122,15 @@ pub(crate) fn validate_update(
             errors.extend(volumes::validate_change(before, after));
         }
         ("", "Pod", Part::Main) => errors.extend(pods::validate_change(before, after)),
+        ("storage.k8s.io", "CSIDriver", _) => {
+            errors.extend(drivers::validate_change(before, after));
+        }
+        ("storage.k8s.io", "CSINode", Part::Main) => {
+            errors.extend(storage::validate_node_change(before, after));
+        }
+        ("storage.k8s.io", "CSIStorageCapacity", _) => {
+            errors.extend(storage::validate_capacity_change(before, after));
+        }
         ("storage.k8s.io", "StorageClass", _) => {
             errors.extend(classes::validate_change(before, after));
         }
@@ -148,6 +162,12 @@ pub(crate) fn validate_update(
     errors
 }
 
+/// All of an object but its metadata.
+fn contents(object: &Value) -> Vec<(&String, &Value)> {
+    let fields = object.as_object().into_iter().flatten();
+    fields.filter(|(name, _)| *name != "metadata").collect()
+}
+
 fn validate(kind: &KindInfo, object: &Value) -> Vec<FieldError> {
     match (kind.group, kind.kind) {
         ("apiextensions.k8s.io", _) => definitions::validate_definition(object),
@@ -157,7 +177,9 @@ fn validate(kind: &KindInfo, object: &Value) -> Vec<FieldError> {
         ("apps" | "batch", _) => workloads::validate(kind, object),
         ("", "ConfigMap" | "Secret") => metadata::validate_data_keys(object),
         ("storage.k8s.io", "StorageClass") => classes::validate(object),
+        ("storage.k8s.io", "VolumeAttributesClass") => classes::validate_attributes(object),
         ("storage.k8s.io", "VolumeAttachment") => storage::validate_attachment(object),
+        ("storage.k8s.io", "CSIDriver") => drivers::validate(object),
         ("storage.k8s.io", "CSINode") => storage::validate_node(object),
         ("storage.k8s.io", "CSIStorageCapacity") => storage::validate_capacity(object),
         (RBAC, "Role" | "ClusterRole") => roles::validate_rules(object, kind.namespaced),

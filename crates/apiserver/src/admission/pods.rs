@@ -102,6 +102,18 @@ pub(super) fn validate(pod: &Value) -> Vec<FieldError> {
             let field = format!("spec.volumes[{at}].persistentVolumeClaim.claimName");
             errors.push(FieldError::required(field, ""));
         }
+        if let Some(ephemeral) = volume.get("ephemeral")
+            && ephemeral.get("volumeClaimTemplate").is_none()
+        {
+            let field = format!("spec.volumes[{at}].ephemeral.volumeClaimTemplate");
+            errors.push(FieldError::required(field, ""));
+        }
+        let limit = text(volume, "/emptyDir/sizeLimit").parse::<Quantity>();
+        if limit.is_ok_and(|limit| limit.value() < 0) {
+            let field = format!("spec.volumes[{at}].emptyDir.sizeLimit");
+            let detail = "SizeLimit field must be a valid resource quantity";
+            errors.push(FieldError::forbidden(field, detail));
+        }
     }
     if items(spec, "containers").next().is_none() {
         errors.push(FieldError::required("spec.containers", ""));
@@ -119,6 +131,7 @@ pub(super) fn validate(pod: &Value) -> Vec<FieldError> {
                 errors.push(FieldError::required(format!("{path}.image"), ""));
             }
             errors.extend(mount_errors(&path, container, &volumes));
+            errors.extend(device_errors(&path, container, spec));
         }
     }
     let policy = &spec["restartPolicy"];
@@ -159,6 +172,69 @@ fn mount_errors(path: &str, container: &Value, volumes: &BTreeSet<&str>) -> Vec<
             None | Some("") => errors.push(FieldError::required(field, "")),
             Some(target) if paths.insert(target) => {}
             Some(_) => errors.push(FieldError::invalid(field, at, "must be unique")),
+        }
+        errors.extend(placement_errors(path, container, mount));
+    }
+    errors
+}
+
+const PROPAGATION: &[&str] = &["Bidirectional", "HostToContainer", "None"];
+
+/// Where in its volume a mount begins, and whether mounts below it are shared. The original
+/// names the list here, not the mount.
+fn placement_errors(path: &str, container: &Value, mount: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for name in ["subPath", "subPathExpr"] {
+        let field = format!("{path}.volumeMounts.{name}");
+        let below = text(mount, &format!("/{name}"));
+        if below.starts_with('/') {
+            let detail = "must be a relative path";
+            errors.push(FieldError::invalid(&field, &mount[name], detail));
+        }
+        if below.split('/').any(|part| part == "..") {
+            let detail = "must not contain '..'";
+            errors.push(FieldError::invalid(field, &mount[name], detail));
+        }
+    }
+    let field = format!("{path}.volumeMounts.mountPropagation");
+    match mount["mountPropagation"].as_str() {
+        Some("Bidirectional") if container["securityContext"]["privileged"] != true => {
+            let detail =
+                "Bidirectional mount propagation is available only to privileged containers";
+            errors.push(FieldError::forbidden(field, detail));
+        }
+        Some(mode) if !PROPAGATION.contains(&mode) => {
+            let mode = &mount["mountPropagation"];
+            errors.push(FieldError::not_supported(field, mode, PROPAGATION));
+        }
+        _ => {}
+    }
+    errors
+}
+
+/// Only claims come as devices.
+fn device_errors(path: &str, container: &Value, spec: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (at, device) in items(container, "volumeDevices") {
+        let name = &device["name"];
+        let field = format!("{path}.volumeDevices[{at}].name");
+        let volume = items(spec, "volumes").find(|(_, volume)| volume["name"] == *name);
+        match volume {
+            _ if text(device, "/name").is_empty() => errors.push(FieldError::required(field, "")),
+            None => errors.push(FieldError::new(&field, Fault::NotFound(name.clone()))),
+            Some((_, volume))
+                if volume.get("persistentVolumeClaim").is_none()
+                    && volume.get("ephemeral").is_none() =>
+            {
+                let detail = "can only use volume source type of PersistentVolumeClaim or \
+                    Ephemeral for block mode";
+                errors.push(FieldError::invalid(field, name, detail));
+            }
+            Some(_) => {}
+        }
+        if text(device, "/devicePath").is_empty() {
+            let field = format!("{path}.volumeDevices[{at}].devicePath");
+            errors.push(FieldError::required(field, ""));
         }
     }
     errors

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::claims;
+use super::metadata::key_fault;
+use super::selectors::{items, label_selector_errors};
+use super::{claims, drivers};
 use crate::refusal::{Fault, FieldError};
 use crate::registry::{DNS_SUBDOMAIN, metadata, text};
 
@@ -22,10 +24,9 @@ pub(super) fn protect(object: &mut Value, finalizer: &str) {
 
 pub(super) fn validate_attachment(attachment: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    for field in ["attacher", "nodeName"] {
-        if text(attachment, &format!("/spec/{field}")).is_empty() {
-            errors.push(FieldError::required(format!("spec.{field}"), ""));
-        }
+    errors.extend(attacher_errors(text(attachment, "/spec/attacher")));
+    if text(attachment, "/spec/nodeName").is_empty() {
+        errors.push(FieldError::required("spec.nodeName", ""));
     }
     let source = &attachment["spec"]["source"];
     let by_name = !text(source, "/persistentVolumeName").is_empty();
@@ -41,6 +42,21 @@ pub(super) fn validate_attachment(attachment: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// An attacher is a driver; of its letters' case the original says something else here.
+fn attacher_errors(attacher: &str) -> Vec<FieldError> {
+    const CASELESS: &str = "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or \
+        '.', and must start and end with an alphanumeric character (e.g. 'Example.com', regex \
+        used for validation is \
+        '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+    let mut errors = drivers::name_errors("spec.attacher", attacher);
+    for error in &mut errors {
+        if matches!(error.fault, Fault::Invalid(_)) {
+            CASELESS.clone_into(&mut error.detail);
+        }
+    }
+    errors
+}
+
 pub(super) fn validate_attachment_change(before: &Value, after: &Value) -> Vec<FieldError> {
     if before["spec"] == after["spec"] {
         return Vec::new();
@@ -52,6 +68,9 @@ pub(super) fn validate_attachment_change(before: &Value, after: &Value) -> Vec<F
     )]
 }
 
+/// The longest id of a node, in bytes.
+const LONGEST_NODE_ID: usize = 256;
+
 pub(super) fn validate_node(node: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut seen = BTreeSet::new();
@@ -61,27 +80,78 @@ pub(super) fn validate_node(node: &Value) -> Vec<FieldError> {
         .flatten()
         .enumerate()
     {
-        for field in ["name", "nodeID"] {
-            if text(driver, &format!("/{field}")).is_empty() {
-                errors.push(FieldError::required(
-                    format!("spec.drivers[{at}].{field}"),
-                    "",
-                ));
-            }
+        let entry = format!("spec.drivers[{at}]");
+        let name = format!("{entry}.name");
+        errors.extend(drivers::name_errors(&name, text(driver, "/name")));
+        let id = text(driver, "/nodeID");
+        if id.is_empty() {
+            errors.push(FieldError::required(format!("{entry}.nodeID"), ""));
+        }
+        if id.len() > LONGEST_NODE_ID {
+            let field = format!("{entry}.nodeID");
+            let detail = format!("must be {LONGEST_NODE_ID} characters or less");
+            errors.push(FieldError::invalid(field, &driver["nodeID"], detail));
+        }
+        let count = &driver["allocatable"]["count"];
+        if count.as_i64().is_some_and(|count| count < 0) {
+            let field = format!("{entry}.allocatable.count");
+            let detail = "must be greater than or equal to 0";
+            errors.push(FieldError::invalid(field, count, detail));
         }
         if !seen.insert(text(driver, "/name")) {
             errors.push(FieldError {
-                field: format!("spec.drivers[{at}].name"),
+                field: name,
                 fault: Fault::Duplicate(driver["name"].clone()),
                 detail: String::new(),
             });
+        }
+        errors.extend(topology_key_errors(&entry, driver));
+    }
+    errors
+}
+
+fn topology_key_errors(entry: &str, driver: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (_, key) in items(driver, "topologyKeys") {
+        let name = key.as_str().unwrap_or_default();
+        if name.is_empty() {
+            errors.push(FieldError::required(entry, ""));
+        }
+        if !seen.insert(name) {
+            errors.push(FieldError::new(entry, Fault::Duplicate(key.clone())));
+        }
+        errors.extend(key_fault(name).map(|fault| FieldError::invalid(entry, key, fault)));
+    }
+    errors
+}
+
+/// What is attached is known to the driver by the node's id, which therefore stays. The
+/// original keeps the keys of the topology, too; here a driver may come back with others.
+pub(super) fn validate_node_change(before: &Value, after: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (_, old) in items(&before["spec"], "drivers") {
+        for (_, new) in items(&after["spec"], "drivers") {
+            if old["name"] == new["name"] && old["nodeID"] != new["nodeID"] {
+                let (field, detail) = ("spec.drivers", "field is immutable");
+                errors.push(FieldError::invalid(field, new, detail));
+            }
         }
     }
     errors
 }
 
+/// A capacity is of one class and one part of the cluster.
+pub(super) fn validate_capacity_change(before: &Value, after: &Value) -> Vec<FieldError> {
+    ["nodeTopology", "storageClassName"]
+        .into_iter()
+        .filter(|field| before[field] != after[field])
+        .map(|field| FieldError::invalid(field, &after[field], "field is immutable"))
+        .collect()
+}
+
 pub(super) fn validate_capacity(capacity: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+    let mut errors = label_selector_errors("nodeTopology", &capacity["nodeTopology"]);
     if let Some(fault) = DNS_SUBDOMAIN.fault(text(capacity, "/storageClassName")) {
         let class = text(capacity, "/storageClassName").into();
         errors.push(FieldError::invalid("storageClassName", &class, fault));

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-use super::claims;
+use super::selectors::node_selector_errors;
+use super::{claims, drivers};
 use crate::refusal::FieldError;
-use crate::registry::text;
+use crate::registry::{DNS_LABEL, DNS_SUBDOMAIN, text};
 
 /// The fields of a volume's spec that aren't its source.
 const NOT_SOURCES: &[&str] = &[
@@ -23,14 +24,7 @@ const RECLAIM: &[&str] = &["Delete", "Recycle", "Retain"];
 pub(super) fn validate(volume: &Value) -> Vec<FieldError> {
     let mut errors = claims::access_mode_errors(&volume["spec"]["accessModes"], "");
     let spec = &volume["spec"];
-    match spec["capacity"].get("storage") {
-        None => {
-            errors.push(FieldError::required("spec.capacity", ""));
-            let (field, given) = ("spec.capacity", &spec["capacity"]);
-            errors.push(FieldError::not_supported(field, given, &["storage"]));
-        }
-        Some(size) => errors.extend(claims::size_error("spec.capacity[storage]", size)),
-    }
+    errors.extend(capacity_errors(&spec["capacity"]));
     let policy = &spec["persistentVolumeReclaimPolicy"];
     if !policy
         .as_str()
@@ -49,6 +43,9 @@ pub(super) fn validate(volume: &Value) -> Vec<FieldError> {
             mode,
             claims::VOLUME_MODES,
         ));
+    }
+    if let Some(affinity) = spec.get("nodeAffinity") {
+        errors.extend(affinity_errors(affinity));
     }
     let sources = sources(spec);
     match sources.len() {
@@ -72,17 +69,98 @@ pub(super) fn validate(volume: &Value) -> Vec<FieldError> {
         }
     }
     if let Some(csi) = spec.get("csi") {
-        for field in ["driver", "volumeHandle"] {
-            if text(csi, &format!("/{field}")).is_empty() {
-                errors.push(FieldError::required(format!("spec.csi.{field}"), ""));
-            }
-        }
+        errors.extend(csi_errors(csi));
     }
-    if spec.get("local").is_some() && spec["nodeAffinity"]["required"].is_null() {
+    if let Some(nfs) = spec.get("nfs") {
+        errors.extend(nfs_errors(nfs));
+    }
+    let root = text(spec, "/hostPath/path");
+    if policy == "Recycle" && root.starts_with('/') && is_root(root) {
+        let field = "spec.persistentVolumeReclaimPolicy";
+        let detail = "may not be 'recycle' for a hostPath mount of '/'";
+        errors.push(FieldError::forbidden(field, detail));
+    }
+    if spec.get("local").is_some() && spec["nodeAffinity"].is_null() {
         let detail = "Local volume requires node affinity";
         errors.push(FieldError::required("spec.nodeAffinity", detail));
     }
     errors
+}
+
+/// A volume's capacity is its storage, and nothing else.
+fn capacity_errors(capacity: &Value) -> Vec<FieldError> {
+    let field = "spec.capacity";
+    let mut errors = Vec::new();
+    let given = capacity.as_object().map_or(0, serde_json::Map::len);
+    if given == 0 {
+        errors.push(FieldError::required(field, ""));
+    }
+    if capacity.get("storage").is_none() || given > 1 {
+        errors.push(FieldError::not_supported(field, capacity, &["storage"]));
+    }
+    for (name, size) in capacity.as_object().into_iter().flatten() {
+        errors.extend(claims::size_error(&format!("{field}[{name}]"), size));
+    }
+    errors
+}
+
+fn affinity_errors(affinity: &Value) -> Vec<FieldError> {
+    let field = "spec.nodeAffinity.required";
+    match affinity.get("required") {
+        None => {
+            let detail = "must specify required node constraints";
+            vec![FieldError::required(field, detail)]
+        }
+        Some(required) => node_selector_errors(field, required),
+    }
+}
+
+fn csi_errors(csi: &Value) -> Vec<FieldError> {
+    let mut errors = drivers::name_errors("spec.csi.driver", text(csi, "/driver"));
+    if text(csi, "/volumeHandle").is_empty() {
+        errors.push(FieldError::required("spec.csi.volumeHandle", ""));
+    }
+    // The original doesn't look at the secret for staging.
+    for name in [
+        "controllerPublishSecretRef",
+        "controllerExpandSecretRef",
+        "nodePublishSecretRef",
+        "nodeExpandSecretRef",
+    ] {
+        let Some(secret) = csi.get(name) else {
+            continue;
+        };
+        for (part, format) in [("name", &DNS_SUBDOMAIN), ("namespace", &DNS_LABEL)] {
+            let field = format!("spec.csi.{name}.{part}");
+            let given = text(secret, &format!("/{part}"));
+            if given.is_empty() {
+                errors.push(FieldError::required(field, ""));
+            } else if let Some(fault) = format.fault(given) {
+                errors.push(FieldError::invalid(field, &secret[part], fault));
+            }
+        }
+    }
+    errors
+}
+
+fn nfs_errors(nfs: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for field in ["server", "path"] {
+        if text(nfs, &format!("/{field}")).is_empty() {
+            errors.push(FieldError::required(format!("spec.nfs.{field}"), ""));
+        }
+    }
+    let path = text(nfs, "/path");
+    if !path.starts_with('/') {
+        let detail = "must be an absolute path";
+        errors.push(FieldError::invalid("spec.nfs.path", &path.into(), detail));
+    }
+    errors
+}
+
+/// Whether an absolute path is another way to write `/`.
+fn is_root(path: &str) -> bool {
+    path.split('/').all(|part| matches!(part, "" | "." | ".."))
 }
 
 fn sources(spec: &Value) -> Vec<&str> {
