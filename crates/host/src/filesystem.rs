@@ -1,6 +1,6 @@
 //! File systems on a device or in an image: recognise, make, check, grow, measure.
 //!
-//! Never decides whether a device may be formatted: [`make`] destroys what is there, and its caller
+//! Never decides whether a device may be formatted: [`make()`] destroys what is there, and its caller
 //! must know from a record of its own that nothing is.
 
 use std::ffi::OsStr;
