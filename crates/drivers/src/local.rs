@@ -30,6 +30,7 @@ mod identity;
 mod ids;
 mod in_flight;
 mod making;
+mod memory;
 pub mod metadata;
 mod mkfs;
 pub mod node;
@@ -56,6 +57,7 @@ pub use snapshot::{GroupId, SnapshotId};
 pub use volume::{NodeName, VolumeId};
 
 use in_flight::Concerns;
+use memory::Memory;
 use pools::Common;
 
 /// The driver's name unless another is chosen.
@@ -76,6 +78,9 @@ pub struct LocalConfig {
     pub max_volumes: u32,
     /// Where the paths that a node's callers name must be; anywhere for nodes without a word.
     pub reaches: BTreeMap<NodeName, Reach>,
+    /// The file that remembers which pool was in which folder, so that an empty folder in place of
+    /// one whose disk is not mounted is not taken for a new pool. None remembers nothing.
+    pub memory: Option<PathBuf>,
 }
 
 impl LocalConfig {
@@ -94,6 +99,7 @@ impl LocalConfig {
             rules: Rules::default(),
             max_volumes: 0,
             reaches: BTreeMap::new(),
+            memory: None,
         }
     }
 }
@@ -134,6 +140,7 @@ impl LocalDriver {
             rules,
             max_volumes,
             reaches,
+            memory,
         } = config;
         orlop_csi::limits::plugin_name(&driver_name).map_err(StartError::Name)?;
         for Home { node, .. } in pools.keys() {
@@ -150,6 +157,7 @@ impl LocalDriver {
             rules,
             max_volumes,
             reaches,
+            memory: Memory::open(memory),
         };
         let pools = Pools::open(common, &pools)?;
         cut::thaw_leftovers(&pools);

@@ -277,6 +277,12 @@ pub fn usage_of(fd: impl AsFd) -> io::Result<Usage> {
     Ok(from_statvfs(&rustix::fs::fstatvfs(fd)?))
 }
 
+/// Which file system a path is on. Other numbers mean other file systems; not all keep theirs over a
+/// reboot.
+pub fn id(path: &Path) -> io::Result<u64> {
+    Ok(rustix::fs::statvfs(path)?.f_fsid)
+}
+
 fn from_statvfs(stat: &rustix::fs::StatVfs) -> Usage {
     Usage {
         total_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),

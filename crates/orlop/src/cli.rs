@@ -201,6 +201,10 @@ pub(crate) struct DriverLocal {
     /// The kubelet's folder: no path that a caller names may be outside of it. `/` means anywhere.
     #[arg(long, default_value = "/var/lib/kubelet", value_name = "DIR")]
     pub(crate) kubelet_dir: PathBuf,
+    /// Where to remember which pool was in which folder; the endpoint's folder unless others may
+    /// write there.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
 }
 
 /// `--pool`.

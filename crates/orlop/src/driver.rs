@@ -1,6 +1,7 @@
 //! CSI drivers: `orlop driver …` runs one as a process of its own, and every command meets one.
 
 use crate::voice::say;
+use std::path::{Path, PathBuf};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, ensure};
@@ -27,6 +28,7 @@ pub(crate) async fn local(args: cli::DriverLocal) -> Result<()> {
         reserve,
         max_volumes,
         kubelet_dir,
+        state_dir,
     } = args;
     preflight::root()?;
     preflight::local_driver()?;
@@ -42,8 +44,12 @@ pub(crate) async fn local(args: cli::DriverLocal) -> Result<()> {
             "there are two pools {name}: give each a name of its own, --pool NAME=DIR"
         );
     }
+    let memory = state_dir
+        .or_else(|| folder_of(&endpoint))
+        .map(|folder| folder.join(format!("{drivername}.pools.json")));
     let config = LocalConfig {
         driver_name: drivername,
+        memory,
         pools,
         rules: Rules {
             overcommit,
@@ -60,6 +66,17 @@ pub(crate) async fn local(args: cli::DriverLocal) -> Result<()> {
     say(&format!("listening on {}", socket.path().display()));
     socket.serve(driver.services(&node), terminated()).await?;
     Ok(())
+}
+
+/// The folder of the driver's socket, which outlives it: the kubelet's folder for it, as a rule. None
+/// if it isn't ours alone.
+fn folder_of(endpoint: &str) -> Option<PathBuf> {
+    use std::os::unix::fs::MetadataExt;
+    let path = endpoint.strip_prefix("unix:").unwrap_or(endpoint);
+    let folder = Path::new(path).parent()?;
+    let found = folder.metadata().ok()?;
+    let private = found.uid() == 0 && found.mode() & 0o022 == 0;
+    private.then(|| folder.to_owned())
 }
 
 /// Waits for a driver and asks who it is.

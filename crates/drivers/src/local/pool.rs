@@ -24,6 +24,7 @@ use orlop_host::{BootId, Usage, filesystem};
 use uuid::Uuid;
 
 use super::ids::PoolTag;
+use super::memory::Memory;
 use super::volume::{VolumeId, VolumeRecord};
 
 mod error;
@@ -74,20 +75,41 @@ impl Pool {
     ///
     /// A pool whose disk does not work now is away, and taken when it does.
     pub fn open(directory: &Path) -> Result<(Self, Vec<Found>), OpenError> {
+        Self::open_remembered(directory, &Memory::default())
+    }
+
+    /// The same; and a pool that is remembered in a folder is away as long as that is bare and on
+    /// another file system: its disk is not mounted, and nothing is made in its place.
+    pub(super) fn open_remembered(
+        directory: &Path,
+        memory: &Memory,
+    ) -> Result<(Self, Vec<Found>), OpenError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| OpenError::Directory { path, source }
         };
-        let made = make_directory(directory).and_then(|()| directory.canonicalize());
         // Mount tables and loop devices speak in real paths, and so must we.
-        let directory = match made.map_err(failed(directory)) {
-            Ok(real) => real,
-            Err(error) if error.trouble().is_some() => directory.to_owned(),
-            Err(error) => return Err(error),
+        let real = real_path(directory);
+        let missing = match hold::marker(&real) {
+            Ok(None) => memory.missing_from(&real),
+            Ok(Some(_)) | Err(_) => None,
+        };
+        let (directory, hold) = match missing {
+            Some((known, memory)) => (real.clone(), Hold::missing(&real, known.pool, memory)),
+            None => {
+                let made = make_directory(directory).and_then(|()| directory.canonicalize());
+                let directory = match made.map_err(failed(directory)) {
+                    Ok(real) => real,
+                    Err(error) if error.trouble().is_some() => real,
+                    Err(error) => return Err(error),
+                };
+                let hold = Hold::take(&directory)?;
+                (directory, hold)
+            }
         };
         let boot = BootId::current().map_err(failed(Path::new("/proc")))?;
         let pool = Self {
-            hold: Hold::take(&directory)?,
+            hold,
             spare: Spare::of(&directory),
             directory,
             boot,
@@ -96,11 +118,21 @@ impl Pool {
             return Ok((pool, Vec::new()));
         }
         match pool.clean_and_read() {
-            Ok(found) => Ok((pool, found)),
+            Ok(found) => {
+                pool.write_down(memory);
+                Ok((pool, found))
+            }
             Err(error) => {
                 pool.give_up_if_failing(error)?;
                 Ok((pool, Vec::new()))
             }
+        }
+    }
+
+    /// Has it remembered that this pool is here.
+    pub(super) fn write_down(&self, memory: &Memory) {
+        if let Some(pool) = self.hold.pool() {
+            memory.remember(&self.directory, &pool);
         }
     }
 
@@ -299,6 +331,22 @@ impl Pool {
             }
         }
     }
+}
+
+/// Where a path leads, also if its last parts are not there yet.
+fn real_path(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for there in absolute.ancestors() {
+        if let Ok(real) = there.canonicalize() {
+            let rest = absolute.strip_prefix(there).unwrap_or(Path::new(""));
+            // Joining nothing would add a slash.
+            return match rest.as_os_str().is_empty() {
+                true => real,
+                false => real.join(rest),
+            };
+        }
+    }
+    absolute
 }
 
 fn make_directory(path: &Path) -> io::Result<()> {

@@ -11,6 +11,7 @@ use orlop_host::FsKind;
 
 use super::home::{Home, PoolName};
 use super::in_flight::InFlight;
+use super::memory::Memory;
 use super::pool::{OpenError, Pool, Presence, StoreError};
 use super::reach::Reach;
 use super::room::Rules;
@@ -35,6 +36,7 @@ pub struct Pools {
     max_volumes: u32,
     reaches: BTreeMap<NodeName, Reach>,
     pools: BTreeMap<Home, Pool>,
+    memory: Memory,
     index: Mutex<Index>,
     snapshots: Snapshots,
     in_flight: InFlight,
@@ -48,6 +50,7 @@ pub(super) struct Common {
     pub rules: Rules,
     pub max_volumes: u32,
     pub reaches: BTreeMap<NodeName, Reach>,
+    pub memory: Memory,
 }
 
 /// A volume and where it is.
@@ -71,12 +74,15 @@ impl Pools {
             rules,
             max_volumes,
             reaches,
+            memory,
         } = common;
         let mut pools = BTreeMap::new();
         let mut index = Index::default();
         for (home, directory) in directories {
-            let (pool, found) = Pool::open(directory)?;
-            index.learn_all(home, found);
+            let (pool, found) = Pool::open_remembered(directory, &memory)?;
+            if pool.is_held() {
+                index.learn_all(home, found);
+            }
             pools.insert(home.clone(), pool);
         }
         let snapshots = Snapshots::open(&pools)?;
@@ -87,6 +93,7 @@ impl Pools {
             max_volumes,
             reaches,
             pools,
+            memory,
             index: Mutex::new(index),
             snapshots,
             in_flight: InFlight::default(),
@@ -182,6 +189,7 @@ impl Pools {
                 index.forget_home(home);
                 index.learn_all(home, found);
                 drop(index);
+                pool.write_down(&self.memory);
                 if let Err(error) = self.snapshots.read(home, pool) {
                     let error: &dyn std::error::Error = &error;
                     tracing::warn!(%home, error, "the pool's snapshots cannot be read");

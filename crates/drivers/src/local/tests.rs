@@ -17,6 +17,7 @@ use super::*;
 use controller::ControllerService;
 use node::NodeService;
 
+mod absent_pools;
 mod clones;
 mod controller_calls;
 mod crash;

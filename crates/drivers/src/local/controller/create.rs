@@ -69,6 +69,18 @@ pub enum CreateError {
     /// Its record is damaged.
     #[error(transparent)]
     Broken(FindError),
+    /// A pool that it may be in already is not here.
+    #[error(
+        "the volume may have been made already, in the {home}, which cannot be read; mend that \
+         pool, name another in the class, or start the driver without it"
+    )]
+    Unread {
+        /// The pool.
+        home: Home,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
     /// No node with a pool is among those asked for.
     #[error("none of the nodes asked for has a pool of this driver")]
     NoSuchPlace,
@@ -102,6 +114,7 @@ impl CsiError for CreateError {
             Self::Broken(_) => Code::DataLoss,
             Self::Source(source) => source.code(),
             Self::NoSuchPlace => Code::ResourceExhausted,
+            Self::Unread { .. } => Code::Unavailable,
             Self::Space(source) => source.code(),
             Self::Store { source, .. } => source.code(),
         }
@@ -262,8 +275,7 @@ pub(super) fn create(
     check(request)?;
     let found = match pools.find(VolumeId::of_name(&request.name).as_str()) {
         Ok(volume) => Some(volume),
-        // In a pool that cannot be read there may be one, and then this is a second; but a pool that
-        // is gone for good must not keep all others from being used.
+        // If it may be in a pool that cannot be read, that is found out below.
         Err(FindError::Unknown { .. } | FindError::Away { .. }) => None,
         Err(broken @ FindError::Broken { .. }) => return Err(CreateError::Broken(broken)),
     };
@@ -325,8 +337,16 @@ fn make(
     origin: Option<&Origin>,
     size: u64,
 ) -> Result<Volume, CreateError> {
+    let places = places(pools, asked, origin);
+    // An earlier call, whose answer nobody got, may have made it in any of them: no second one.
+    if let Some(home) = pools.first_unread(&places)
+        && let Err(source) = pools.pool(home).check()
+    {
+        let home = home.clone();
+        return Err(CreateError::Unread { home, source });
+    }
     let mut refusal = CreateError::NoSuchPlace;
-    for home in places(pools, asked, origin) {
+    for home in places {
         let space = match pools.reserve(&home, size, asked.allocation) {
             Ok(space) => space,
             Err(error) => {

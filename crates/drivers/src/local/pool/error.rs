@@ -91,6 +91,19 @@ pub enum StoreError {
     /// Another directory, or none, is where the pool was.
     #[error("the pool is no longer at {}; mount its file system there again", .0.display())]
     Gone(PathBuf),
+    /// A bare folder is where the pool was when the driver ran last.
+    #[error(
+        "the pool is not at {}, where it was on another file system; mount its disk there; if it \
+         is gone for good, remove {} and restart the driver",
+        pool.display(),
+        memory.display()
+    )]
+    Missing {
+        /// Where it was.
+        pool: PathBuf,
+        /// The file that remembers it.
+        memory: PathBuf,
+    },
     /// The pool's file system holds no file of this size.
     #[error("the pool's file system holds no file as large as this; ask for less")]
     TooLarge(#[source] io::Error),
@@ -143,7 +156,9 @@ impl StoreError {
         match self {
             Self::Full(_) => Code::ResourceExhausted,
             // Over as soon as the disk is well again: nothing is wrong with what was asked for.
-            Self::ReadOnly(_) | Self::Failing(_) | Self::Gone(_) => Code::Unavailable,
+            Self::ReadOnly(_) | Self::Failing(_) | Self::Gone(_) | Self::Missing { .. } => {
+                Code::Unavailable
+            }
             Self::TooLarge(_) => Code::OutOfRange,
             Self::NoImage(_) => Code::DataLoss,
             Self::Io { .. } | Self::Remove(_) => Code::Internal,

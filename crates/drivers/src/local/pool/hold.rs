@@ -16,7 +16,7 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use orlop_host::{Lock, durable};
@@ -50,10 +50,12 @@ struct Taken {
 }
 
 /// Why a pool is away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Why {
     /// Another directory, or none, is in its place.
     Gone,
+    /// It was away from the start, which this file knows.
+    Missing(PathBuf),
     /// The system says this of its disk.
     Trouble(i32),
 }
@@ -64,11 +66,15 @@ impl Why {
         is_trouble(error).then_some(Self::Trouble(code))
     }
 
-    fn error(self, directory: &Path) -> StoreError {
+    fn error(&self, directory: &Path) -> StoreError {
         match self {
             Self::Gone => StoreError::Gone(directory.to_owned()),
+            Self::Missing(memory) => StoreError::Missing {
+                pool: directory.to_owned(),
+                memory: memory.clone(),
+            },
             Self::Trouble(code) => {
-                StoreError::at("use the pool")(io::Error::from_raw_os_error(code))
+                StoreError::at("use the pool")(io::Error::from_raw_os_error(*code))
             }
         }
     }
@@ -163,7 +169,7 @@ impl Hold {
             Err(error) => match error.trouble().and_then(Why::of) {
                 None => return Err(error),
                 Some(why) => {
-                    tell(directory, why);
+                    tell(directory, &why);
                     State::Away {
                         pool: marker(directory).ok().flatten(),
                         why,
@@ -176,12 +182,21 @@ impl Hold {
         })
     }
 
+    /// A pool that is known and not there.
+    pub(super) fn missing(directory: &Path, pool: String, memory: PathBuf) -> Self {
+        let (pool, why) = (Some(pool), Why::Missing(memory));
+        tell(directory, &why);
+        Self {
+            state: Mutex::new(State::Away { pool, why }),
+        }
+    }
+
     /// Gives a directory up whose disk does not work.
     pub(super) fn give_up(&self, directory: &Path, error: &io::Error) {
         let Some(why) = Why::of(error) else { return };
         let mut state = self.state();
         if let State::Taken(taken) = &*state {
-            tell(directory, why);
+            tell(directory, &why);
             let pool = Some(taken.pool.clone());
             *state = State::Away { pool, why };
         }
@@ -204,7 +219,7 @@ impl Hold {
     pub(super) fn check(&self, directory: &Path) -> Result<(), StoreError> {
         match &*self.state() {
             State::Taken(taken) => taken.is_at(directory),
-            State::Away { why, .. } => Err(*why),
+            State::Away { why, .. } => Err(why.clone()),
         }
         .map_err(|why| why.error(directory))
     }
@@ -223,7 +238,7 @@ impl Hold {
             let Some(why) = taken.look(directory) else {
                 return Presence::There;
             };
-            tell(directory, why);
+            tell(directory, &why);
             let pool = Some(taken.pool.clone());
             *state = State::Away { pool, why };
         }
@@ -238,6 +253,7 @@ impl Hold {
                 *why = Why::of(&error).unwrap_or(Why::Gone);
                 return Presence::Away;
             }
+            (Some(_), Ok(None)) if matches!(why, Why::Missing(_)) => return Presence::Away,
             // Another pool, or a bare mount point.
             (Some(_), Ok(_)) => {
                 *why = Why::Gone;
@@ -269,14 +285,14 @@ impl Hold {
     }
 }
 
-fn tell(directory: &Path, why: Why) {
+fn tell(directory: &Path, why: &Why) {
     let error = why.error(directory);
     let error = &error as &dyn std::error::Error;
     tracing::error!(pool = %directory.display(), error, "the pool cannot be used");
 }
 
 /// Which pool a directory is, if it is one.
-fn marker(directory: &Path) -> io::Result<Option<String>> {
+pub(super) fn marker(directory: &Path) -> io::Result<Option<String>> {
     match fs::read(directory.join("pool.json")) {
         Ok(bytes) => Ok(serde_json::from_slice::<Marker>(&bytes)
             .ok()

@@ -112,6 +112,13 @@ impl Pools {
         }
     }
 
+    /// The first of these pools that was not read since the driver started, so that nobody can know
+    /// what is in it.
+    pub(in crate::local) fn first_unread<'a>(&self, homes: &'a [Home]) -> Option<&'a Home> {
+        let index = self.index();
+        homes.iter().find(|home| !index.is_read(home))
+    }
+
     /// The snapshot with this id.
     pub(in crate::local) fn find_snapshot(
         &self,

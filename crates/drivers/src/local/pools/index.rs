@@ -2,10 +2,11 @@
 //!
 //! Pure: a mirror of the records, and the sums that follow from them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Volume;
 use crate::local::home::Home;
+use crate::local::ids::PoolTag;
 use crate::local::pool::Found;
 use crate::local::room::{Allocation, Promised};
 use crate::local::volume::VolumeId;
@@ -13,11 +14,20 @@ use crate::local::volume::VolumeId;
 /// All volumes of all pools.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// By the ids that they have in any pool, so that a name finds them.
-    volumes: BTreeMap<VolumeId, Entry>,
-    order: BTreeMap<u64, VolumeId>,
+    volumes: BTreeMap<Key, Entry>,
+    order: BTreeMap<u64, Key>,
     last_serial: u64,
+    /// The pools whose volumes were read, whether or not they are here now.
+    read: BTreeSet<Home>,
     promised: BTreeMap<Home, Promised>,
+}
+
+/// The id that a volume has in any pool, so that a name finds it, and the pool that it is in: a disk
+/// that comes back may hold a volume of a name that was made elsewhere meanwhile.
+type Key = (VolumeId, Option<PoolTag>);
+
+fn key(id: &VolumeId) -> Key {
+    (id.anywhere(), id.pool())
 }
 
 /// A volume, as far as it can be read.
@@ -40,22 +50,20 @@ impl Entry {
             Self::Broken { home, .. } => home,
         }
     }
-
-    fn id(&self) -> &VolumeId {
-        match self {
-            Self::Sound(volume) => &volume.record.id,
-            Self::Broken { id, .. } => id,
-        }
-    }
 }
 
 impl Index {
     pub(super) fn get(&self, id: &VolumeId) -> Option<&Entry> {
-        let entry = self.volumes.get(&id.anywhere())?;
-        id.means(entry.id()).then_some(entry)
+        let (name, pool) = key(id);
+        if pool.is_some() {
+            return self.volumes.get(&(name, pool));
+        }
+        let (found, entry) = self.volumes.range((name, None)..).next()?;
+        (found.0 == *id).then_some(entry)
     }
 
     pub(super) fn learn_all(&mut self, home: &Home, found: Vec<Found>) {
+        self.read.insert(home.clone());
         for found in found {
             match found {
                 Found::Sound(record) => self.learn(Volume {
@@ -70,23 +78,32 @@ impl Index {
                         home,
                         image_bytes,
                     };
-                    self.volumes.insert(id.anywhere(), entry);
+                    self.volumes.insert(key(&id), entry);
                 }
             }
         }
     }
 
-    pub(super) fn learn(&mut self, volume: Volume) {
+    pub(super) fn learn(&mut self, mut volume: Volume) {
+        // A pool that was not here when the place was given away may have it, too.
+        let taken = self.order.get(&volume.record.serial);
+        if taken.is_some_and(|other| *other != key(&volume.record.id)) {
+            volume.record.serial = self.next_serial();
+        }
         let record = &volume.record;
         self.promise(&volume.home, record.allocation, record.capacity_bytes);
         self.last_serial = self.last_serial.max(record.serial);
-        self.order.insert(record.serial, record.id.anywhere());
-        self.volumes
-            .insert(record.id.anywhere(), Entry::Sound(volume));
+        let key = key(&record.id);
+        self.order.insert(record.serial, key.clone());
+        self.volumes.insert(key, Entry::Sound(volume));
     }
 
     pub(super) fn forget(&mut self, id: &VolumeId) {
-        match self.volumes.remove(&id.anywhere()) {
+        self.forget_key(&key(id));
+    }
+
+    fn forget_key(&mut self, key: &Key) {
+        match self.volumes.remove(key) {
             Some(Entry::Sound(Volume { home, record })) => {
                 self.order.remove(&record.serial);
                 self.unpromise(&home, record.allocation, record.capacity_bytes);
@@ -105,11 +122,16 @@ impl Index {
             .volumes
             .iter()
             .filter(|(_, entry)| entry.home() == home)
-            .map(|(id, _)| id.clone())
+            .map(|(key, _)| key.clone())
             .collect();
-        for id in there {
-            self.forget(&id);
+        for key in there {
+            self.forget_key(&key);
         }
+    }
+
+    /// Whether a pool's volumes were read.
+    pub(super) fn is_read(&self, home: &Home) -> bool {
+        self.read.contains(home)
     }
 
     /// Whether no volume is known in a pool.
@@ -154,7 +176,7 @@ impl Index {
     pub(super) fn after(&self, serial: u64) -> impl Iterator<Item = &Volume> {
         self.order
             .range(serial.saturating_add(1)..)
-            .filter_map(|(_, id)| match self.volumes.get(id) {
+            .filter_map(|(_, key)| match self.volumes.get(key) {
                 Some(Entry::Sound(volume)) => Some(volume),
                 Some(Entry::Broken { .. }) | None => None,
             })
