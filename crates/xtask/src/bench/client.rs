@@ -140,8 +140,13 @@ pub(super) struct Watch {
 impl Watch {
     /// Waits for bytes; answers with how many events ended in them.
     pub(super) async fn events(&mut self) -> Result<usize> {
-        let frame = self.body.frame().await.context("a watch ended")??;
-        let data = frame.data_ref().map(|data| &data[..]).unwrap_or_default();
+        let data = self.bytes().await?;
         Ok(data.iter().filter(|byte| **byte == b'\n').count())
+    }
+
+    /// Waits for bytes.
+    pub(super) async fn bytes(&mut self) -> Result<Bytes> {
+        let frame = self.body.frame().await.context("a watch ended")??;
+        Ok(frame.into_data().unwrap_or_default())
     }
 }

@@ -7,12 +7,15 @@
 //!   client   `bench-client`, in a process of its own so that its share is known
 //! ```
 
+mod audit;
 mod client;
 mod figures;
+mod lives;
 mod load;
 mod objects;
 mod report;
 mod servers;
+mod sidecars;
 mod usage;
 mod watchers;
 
@@ -50,14 +53,16 @@ pub(crate) enum What {
         #[arg(long)]
         crowd: bool,
     },
+    /// The sidecars and the binder beside the Go ones, on one API server with one driver.
+    Sidecars(sidecars::Wanted),
 }
 
 /// Who is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Side {
-    /// The embedded one.
+    /// orlop.
     Ours,
-    /// etcd and kube-apiserver.
+    /// The original in Go.
     Theirs,
 }
 
@@ -102,6 +107,12 @@ enum Work {
         watchers: usize,
         singles: usize,
         burst: usize,
+    },
+    /// Lead objects through a step of their lives.
+    Lead {
+        step: lives::Step,
+        prefix: String,
+        count: usize,
     },
     /// Time creates and their events with and without a crowd of watchers.
     Crowd {
@@ -167,6 +178,11 @@ pub(crate) async fn be_client(client: Client) -> Result<ExitCode> {
             singles,
             burst,
         } => watchers::fan_out(&server, watchers, (singles, burst)).await?,
+        Work::Lead {
+            step,
+            prefix,
+            count,
+        } => lives::lead(&server, step, &prefix, count).await?,
         Work::Crowd {
             idle,
             stuck,
@@ -182,7 +198,13 @@ pub(crate) async fn be_client(client: Client) -> Result<ExitCode> {
 
 /// Runs a benchmark and prints its table.
 pub(crate) async fn run(what: What) -> Result<ExitCode> {
-    let What::Apiserver { brief, only, crowd } = what;
+    match what {
+        What::Apiserver { brief, only, crowd } => apiserver(brief, only, crowd).await,
+        What::Sidecars(wanted) => sidecars::run(&wanted).await,
+    }
+}
+
+async fn apiserver(brief: bool, only: Option<Side>, crowd: bool) -> Result<ExitCode> {
     let programs = build()?;
     let size = if brief { BRIEF } else { FULL };
     let mut columns = Vec::new();
@@ -191,13 +213,17 @@ pub(crate) async fn run(what: What) -> Result<ExitCode> {
             continue;
         }
         let folder = tempfile::Builder::new().prefix("orlop-bench-").tempdir()?;
-        let mut running = match side {
-            Side::Ours => servers::ours(folder.path(), &programs.join("orlop")).await?,
+        let (heading, mut running) = match side {
+            Side::Ours => {
+                let ours = servers::ours(folder.path(), &programs.join("orlop")).await?;
+                ("orlop", ours)
+            }
             Side::Theirs => {
                 let Some(binaries) = kube::build_all()? else {
                     continue;
                 };
-                servers::theirs(folder.path(), &binaries).await?
+                let theirs = servers::theirs(folder.path(), &binaries, &[]).await?;
+                ("etcd + kube-apiserver", theirs)
             }
         };
         let mut bench = Bench {
@@ -210,9 +236,14 @@ pub(crate) async fn run(what: What) -> Result<ExitCode> {
         let figures = bench.figures;
         running.end().await?;
         measured?;
-        columns.push((side, figures));
+        columns.push((heading, figures));
     }
-    print!("{}", report::table(&columns, &report::machine()));
+    let ratios: &[report::Ratio<'_>] = match columns.len() {
+        2 => &[("better by", 0, 1)],
+        _ => &[],
+    };
+    let table = report::table(&columns, ratios, &report::API_SERVER);
+    print!("\n{table}\n{}\n", report::machine());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -325,25 +356,8 @@ impl Bench<'_> {
 
     /// Lets a client do its work of so many things; takes down its figures and what the work cost.
     async fn client(&mut self, name: &str, count: usize, work: &[&str]) -> Result<()> {
-        eprintln!("  {}", work.join(" "));
         let before = self.running.usage()?;
-        let output = Command::new(&self.program)
-            .args(["kube", "bench-client", "--kubeconfig"])
-            .arg(&self.running.kubeconfig)
-            .args(work)
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .kill_on_drop(true)
-            .output();
-        let output = tokio::time::timeout(BOUND, output)
-            .await
-            .with_context(|| format!("{name} took more than {} s", BOUND.as_secs()))?
-            .context("could not start the client")?;
-        self.running.check()?;
-        if !output.status.success() {
-            bail!("the client of {name:?} failed");
-        }
-        let mut told = Figures::from_line(String::from_utf8_lossy(&output.stdout).trim())?;
+        let mut told = client(&self.program, self.running, work).await?;
         let used = self.running.usage()?.processor - before.processor;
         told.set("processor", used.as_secs_f64() / count as f64 * 1e3);
         if let Some(client) = told.get("client processor") {
@@ -352,6 +366,29 @@ impl Bench<'_> {
         self.figures.add(&format!("{name}: "), &told);
         Ok(())
     }
+}
+
+/// Lets a client do its work on a server; answers with what it tells.
+async fn client(program: &Path, running: &mut Running, work: &[&str]) -> Result<Figures> {
+    let name = work.join(" ");
+    eprintln!("  {name}");
+    let output = Command::new(program)
+        .args(["kube", "bench-client", "--kubeconfig"])
+        .arg(&running.kubeconfig)
+        .args(work)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(BOUND, output)
+        .await
+        .with_context(|| format!("{name} took more than {} s", BOUND.as_secs()))?
+        .context("could not start the client")?;
+    running.check()?;
+    if !output.status.success() {
+        bail!("the client of {name:?} failed");
+    }
+    Figures::from_line(String::from_utf8_lossy(&output.stdout).trim())
 }
 
 fn mebibytes(bytes: u64) -> f64 {

@@ -1,19 +1,22 @@
-//! The figures of both sides as a table.
+//! Figures as a table, side by side.
 
 use std::fs;
 
-use super::{Side, figures::Figures};
+use super::figures::Figures;
 
 /// Whether more is better.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Better {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Better {
     More,
     Less,
 }
 use Better::{Less, More};
 
-/// What is told, in which unit, and under which name it was taken down.
-const ROWS: [(&str, &str, &str, Better); 32] = [
+/// What a row says: its label, in which unit, and under which name it was taken down.
+pub(super) type Row<'t> = (&'t str, &'t str, &'t str, Better);
+
+/// What is told of an API server.
+pub(super) const API_SERVER: [Row<'_>; 32] = [
     ("start to ready", "ms", "start", Less),
     ("memory, empty", "MiB", "memory empty", Less),
     ("memory, full", "MiB", "memory full", Less),
@@ -106,24 +109,24 @@ pub(super) fn machine() -> String {
     )
 }
 
-/// The table, as Markdown.
-pub(super) fn table(columns: &[(Side, Figures)], machine: &str) -> String {
-    let mut text = format!("\n{machine}\n\n| | |");
-    for (side, _) in columns {
-        text.push_str(match side {
-            Side::Ours => " orlop |",
-            Side::Theirs => " etcd + kube-apiserver |",
-        });
+/// One side's figures, and what it is called.
+pub(super) type Column<'t> = (&'t str, Figures);
+
+/// By how much one column is better than another: the heading, the one, the other.
+pub(super) type Ratio<'t> = (&'t str, usize, usize);
+
+/// The table, as Markdown. Rows that nobody has a figure for are left out.
+pub(super) fn table(columns: &[Column<'_>], ratios: &[Ratio<'_>], rows: &[Row<'_>]) -> String {
+    let headings = columns.iter().map(|(heading, _)| *heading);
+    let headings = headings.chain(ratios.iter().map(|(heading, ..)| *heading));
+    let mut text = "| | |".to_owned();
+    for heading in headings {
+        text.push_str(&format!(" {heading} |"));
     }
-    let both = columns.len() == 2;
-    text.push_str(if both {
-        " better by |\n|---|---|"
-    } else {
-        "\n|---|---|"
-    });
-    text.push_str(&"--:|".repeat(columns.len() + usize::from(both)));
+    text.push_str("\n|---|---|");
+    text.push_str(&"--:|".repeat(columns.len() + ratios.len()));
     text.push('\n');
-    for (label, unit, name, better) in ROWS {
+    for (label, unit, name, better) in rows {
         let values: Vec<_> = columns
             .iter()
             .map(|(_, figures)| figures.get(name))
@@ -135,13 +138,17 @@ pub(super) fn table(columns: &[(Side, Figures)], machine: &str) -> String {
         for value in &values {
             text.push_str(&format!(" {} |", value.map_or("-".to_owned(), round)));
         }
-        if let [Some(ours), Some(theirs)] = values[..] {
-            let factor = if better == More {
-                ours / theirs
-            } else {
-                theirs / ours
+        for (_, one, other) in ratios {
+            let factor = match (values[*one], values[*other], better) {
+                (Some(one), Some(other), Better::More) => one / other,
+                (Some(one), Some(other), Better::Less) => other / one,
+                _ => f64::NAN,
             };
-            text.push_str(&format!(" {} × |", round(factor)));
+            let factor = match factor.is_finite() {
+                true => format!("{} ×", round(factor)),
+                false => "-".to_owned(),
+            };
+            text.push_str(&format!(" {factor} |"));
         }
         text.push('\n');
     }
@@ -149,7 +156,7 @@ pub(super) fn table(columns: &[(Side, Figures)], machine: &str) -> String {
 }
 
 /// Three digits that say something.
-fn round(value: f64) -> String {
+pub(super) fn round(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
@@ -164,17 +171,17 @@ mod tests {
 
     #[test]
     fn a_row_says_by_how_much_ours_is_better() {
-        let column = |side, start, rate| {
+        let column = |heading, start, rate| {
             let mut figures = Figures::default();
             figures.set("start", start);
             figures.set("get: rate", rate);
-            (side, figures)
+            (heading, figures)
         };
         let columns = [
-            column(Side::Ours, 50.0, 3000.0),
-            column(Side::Theirs, 3000.0, 1000.0),
+            column("ours", 50.0, 3000.0),
+            column("theirs", 3000.0, 1000.0),
         ];
-        let table = table(&columns, "a machine");
+        let table = table(&columns, &[("better by", 0, 1)], &API_SERVER);
         assert!(
             table.contains("| start to ready | ms | 50.0 | 3000 | 60.0 × |"),
             "{table}"

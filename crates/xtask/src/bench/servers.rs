@@ -28,6 +28,9 @@ const POLL: Duration = Duration::from_millis(1);
 /// A running API server, with whatever it needs.
 pub(super) struct Running {
     pub(super) kubeconfig: PathBuf,
+    folder: PathBuf,
+    /// Where it listens.
+    pub(super) server: String,
     /// From the first program's start until it said that it is ready.
     pub(super) start: Duration,
     processes: Vec<Process>,
@@ -43,19 +46,28 @@ struct Process {
 pub(super) async fn ours(folder: &Path, orlop: &Path) -> Result<Running> {
     let data = folder.join("data");
     let kubeconfig = data.join("kubeconfig");
-    let listen = format!("--listen=127.0.0.1:{}", free_port()?);
+    let address = format!("127.0.0.1:{}", free_port()?);
+    let listen = format!("--listen={address}");
+    let server = format!("https://{address}");
     let data = format!("--data-dir={}", data.display());
     let begin = Instant::now();
     let process = Process::start(folder, "orlop", orlop, ["apiserver", &listen, &data])?;
-    ready(kubeconfig, begin, vec![process]).await
+    ready(folder, (server, kubeconfig), begin, vec![process]).await
 }
 
-/// Starts etcd and kube-apiserver, with the certificates and settings of the test cluster.
-pub(super) async fn theirs(folder: &Path, binaries: &[PathBuf]) -> Result<Running> {
-    let binary = |name: &str| {
-        let found = binaries.iter().find(|path| path.ends_with(name));
-        found.with_context(|| format!("{name} was not built"))
-    };
+/// The one of these binaries that has this name.
+pub(super) fn binary<'b>(binaries: &'b [PathBuf], name: &str) -> Result<&'b PathBuf> {
+    let found = binaries.iter().find(|path| path.ends_with(name));
+    found.with_context(|| format!("{name} was not built"))
+}
+
+/// Starts etcd and kube-apiserver, with the certificates and settings of the test cluster; the API
+/// server with further flags.
+pub(super) async fn theirs(
+    folder: &Path,
+    binaries: &[PathBuf],
+    more: &[String],
+) -> Result<Running> {
     let authority = Authority::create(folder)?;
     authority.server("etcd", &[(DnType::CommonName, "etcd")])?;
     authority.server("apiserver", &[(DnType::CommonName, "kube-apiserver")])?;
@@ -70,7 +82,7 @@ pub(super) async fn theirs(folder: &Path, binaries: &[PathBuf]) -> Result<Runnin
     let etcd = Process::start(
         folder,
         "etcd",
-        binary("etcd")?,
+        binary(binaries, "etcd")?,
         [
             format!("--data-dir={}", file("etcd")),
             format!("--listen-client-urls={store}"),
@@ -87,7 +99,7 @@ pub(super) async fn theirs(folder: &Path, binaries: &[PathBuf]) -> Result<Runnin
     let apiserver = Process::start(
         folder,
         "kube-apiserver",
-        binary("kube-apiserver")?,
+        binary(binaries, "kube-apiserver")?,
         [
             format!("--etcd-servers={store}"),
             format!("--etcd-cafile={}", file("ca.crt")),
@@ -106,13 +118,22 @@ pub(super) async fn theirs(folder: &Path, binaries: &[PathBuf]) -> Result<Runnin
             format!("--service-account-key-file={}", file("tokens.pub")),
             format!("--service-account-signing-key-file={}", file("tokens.key")),
             "--service-cluster-ip-range=10.96.0.0/24".to_owned(),
-        ],
+        ]
+        .into_iter()
+        .chain(more.iter().cloned()),
     )?;
-    ready(kubeconfig, begin, vec![etcd, apiserver]).await
+    ready(folder, (server, kubeconfig), begin, vec![etcd, apiserver]).await
 }
 
-async fn ready(kubeconfig: PathBuf, begin: Instant, processes: Vec<Process>) -> Result<Running> {
+async fn ready(
+    folder: &Path,
+    (server, kubeconfig): (String, PathBuf),
+    begin: Instant,
+    processes: Vec<Process>,
+) -> Result<Running> {
     let mut running = Running {
+        server,
+        folder: folder.to_owned(),
         kubeconfig,
         start: Duration::ZERO,
         processes,
@@ -142,11 +163,30 @@ async fn ready(kubeconfig: PathBuf, begin: Instant, processes: Vec<Process>) -> 
 impl Running {
     /// What its processes used so far.
     pub(super) fn usage(&self) -> Result<Usage> {
-        usage::of(
-            self.processes
-                .iter()
-                .filter_map(|process| process.child.id()),
-        )
+        self.usage_of(|_| true)
+    }
+
+    /// What those of its processes used whose names are chosen.
+    pub(super) fn usage_of(&self, chosen: impl Fn(&str) -> bool) -> Result<Usage> {
+        let chosen = self.processes.iter().filter(|one| chosen(one.name));
+        usage::of(chosen.filter_map(|process| process.child.id()))
+    }
+
+    /// The names of its processes.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.processes.iter().map(|process| process.name)
+    }
+
+    /// Starts a program beside those that there are; it ends before them.
+    pub(super) fn add(
+        &mut self,
+        name: &'static str,
+        program: &Path,
+        arguments: &[String],
+    ) -> Result<()> {
+        let process = Process::start(&self.folder, name, program, arguments)?;
+        self.processes.push(process);
+        Ok(())
     }
 
     /// Fails if one of its processes has died.
@@ -206,7 +246,7 @@ impl Process {
 }
 
 /// A port that nobody listens on at the moment.
-fn free_port() -> Result<u16> {
+pub(super) fn free_port() -> Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").context("no port is free")?;
     Ok(listener.local_addr()?.port())
 }
