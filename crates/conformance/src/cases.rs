@@ -117,6 +117,25 @@ async fn entries_listed(t: &Trial) -> Result<Vec<proto::list_volumes_response::E
     Ok(entries)
 }
 
+/// The volume's entry in the list.
+async fn entry_listed(
+    t: &Trial,
+    volume_id: &str,
+) -> Result<Option<proto::list_volumes_response::Entry>, Trouble> {
+    let entries = entries_listed(t).await?;
+    Ok(entries.into_iter().find(|entry| {
+        let listed = entry.volume.as_ref();
+        listed.is_some_and(|listed| listed.volume_id == volume_id)
+    }))
+}
+
+/// The nodes that a volume is on, as the list tells.
+async fn nodes_listed(t: &Trial, volume_id: &str) -> Result<Vec<String>, Trouble> {
+    let entry = entry_listed(t, volume_id).await?;
+    let status = entry.and_then(|entry| entry.status).unwrap_or_default();
+    Ok(status.published_node_ids)
+}
+
 async fn volumes_listed(t: &Trial) -> Result<Vec<proto::Volume>, Trouble> {
     let entries = entries_listed(t).await?;
     Ok(entries

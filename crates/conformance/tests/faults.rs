@@ -181,10 +181,9 @@ async fn every_fault_is_caught_by_the_case_named_for_it() {
     if !is_root() {
         return;
     }
-    let (named, unknown): (Vec<Fault>, Vec<Fault>) = Fault::ALL
-        .iter()
-        .partition(|fault| !fault.caught_by().is_empty());
-    let missed: Vec<String> = stream::iter(named)
+    let all = Fault::ALL.len();
+    assert!(all >= 80, "{all} faults are too few to say something");
+    let missed: Vec<String> = stream::iter(Fault::ALL.iter().copied())
         .map(|fault| async move {
             let cases = fault.caught_by();
             let found = against(&examine(&only(&cases), Some(fault), profile_for(fault)).await);
@@ -201,27 +200,6 @@ async fn every_fault_is_caught_by_the_case_named_for_it() {
         .collect()
         .await;
     assert!(missed.is_empty(), "{}", missed.join("\n"));
-
-    let known = [
-        Fault::CreateRepeatOtherParameters,
-        Fault::CreateRepeatOtherForm,
-        Fault::RestoreDiesWithSnapshot,
-        Fault::DetachTakesAll,
-        Fault::ListWithoutNew,
-        Fault::ListWithoutSource,
-        Fault::PublishReaderWritable,
-        Fault::CreateLate,
-    ];
-    for fault in &unknown {
-        eprintln!("nothing finds {fault:?}: {}", fault.told());
-    }
-    assert_eq!(unknown, known, "what nothing finds is known");
-    let (all, not) = (Fault::ALL.len(), unknown.len());
-    assert!(all >= 80, "{all} faults are too few to say something");
-    assert!(
-        not * 20 <= all,
-        "{not} of {all} faults are not found; at most one in twenty may be"
-    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

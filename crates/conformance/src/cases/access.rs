@@ -71,10 +71,39 @@ async fn first(t: &Trial, mode: Mode) -> Result<(Placed, String), Trouble> {
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    MODES
-        .into_iter()
-        .flat_map(|(id, mode)| of(id, mode))
-        .collect()
+    let of = |(id, mode)| match reads_only(mode) {
+        true => [of(id, mode), vec![reader(id, mode)]].concat(),
+        false => of(id, mode),
+    };
+    MODES.into_iter().flat_map(of).collect()
+}
+
+/// A mode for readers means what it says, whatever the flag beside it.
+fn reader(id: &'static str, mode: Mode) -> Case {
+    let name = mode.as_str_name();
+    Case::should(
+        format!("access.{id}_refuses_writes"),
+        spec::PUBLISH,
+        format!(
+            "a volume published for {name} without readonly can't be written, or isn't published"
+        ),
+        &[CREATE],
+        move |t| async move {
+            let placed = placed(&t, mode).await?;
+            let target = t.target("one")?;
+            let published = t.call(placed.publish_request(&target)).await.ok_or_any(
+                &[Code::InvalidArgument, Code::FailedPrecondition],
+                "the mode is for readers only, and readonly isn't set",
+            )?;
+            match published {
+                Some(_) => {
+                    let why = format!("the access mode is {name}");
+                    super::read_only::refuses_writes_because(&why, &target).await
+                }
+                None => Ok(()),
+            }
+        },
+    )
 }
 
 fn of(id: &'static str, mode: Mode) -> Vec<Case> {

@@ -2,12 +2,14 @@
 
 use orlop_csi::client::ControllerCapability as Can;
 use orlop_csi::proto;
+use proto::volume_capability::access_mode::Mode;
 use tonic::Code;
 
 use super::CREATE;
 use crate::case::{Case, Need, ensure};
-use crate::make::at_least;
+use crate::make::{at_least, block_capability, mount_capability};
 use crate::spec;
+use crate::trial::Trial;
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -125,6 +127,69 @@ pub(super) fn cases() -> Vec<Case> {
                 )
             },
         ),
+        Case::should(
+            "create.same_name_other_parameters_is_refused",
+            spec::CREATE_VOLUME,
+            "a name that exists with other parameters is ALREADY_EXISTS, or INVALID_ARGUMENT if they are unknown",
+            &[CREATE],
+            |t| async move {
+                let request = t.create_request("v");
+                t.create(request.clone()).await?;
+                let mut other = request;
+                let key = "orlop-conformance".to_owned();
+                other.parameters.insert(key, "other".to_owned());
+                t.call(other).await.refused_with_any(
+                    &[Code::AlreadyExists, Code::InvalidArgument],
+                    "the name exists with other parameters, which may mean another kind of storage",
+                )
+            },
+        ),
+        Case::must(
+            "create.same_name_other_capabilities_is_refused",
+            spec::CREATE_VOLUME,
+            "a name that exists with other capabilities is ALREADY_EXISTS, unless the volume has those, too",
+            &[CREATE, Need::MountVolumes, Need::BlockVolumes],
+            |t| async move {
+                let files = mount_capability(Mode::SingleNodeWriter, &t.bench().settings.fs_type);
+                let device = vec![block_capability(Mode::SingleNodeWriter)];
+                let request = proto::CreateVolumeRequest {
+                    volume_capabilities: vec![files],
+                    ..t.create_request("v")
+                };
+                let first = t.create(request.clone()).await?;
+                let other = proto::CreateVolumeRequest {
+                    volume_capabilities: device.clone(),
+                    ..request
+                };
+                let answer = t.call(other).await;
+                if !answer.is_ok() {
+                    return answer.refused_with_any(
+                        &[Code::AlreadyExists, Code::InvalidArgument],
+                        "the name exists as a volume with a file system",
+                    );
+                }
+                let again = Trial::created(answer)?;
+                ensure!(
+                    again.volume_id == first.volume_id,
+                    "two volumes for one name: {:?} and {:?}",
+                    first.volume_id,
+                    again.volume_id
+                );
+                let validate = proto::ValidateVolumeCapabilitiesRequest {
+                    volume_id: again.volume_id,
+                    volume_context: again.volume_context,
+                    volume_capabilities: device,
+                    ..Default::default()
+                };
+                let reply = t.call(validate).await.ok()?;
+                ensure!(
+                    reply.confirmed.is_some(),
+                    "CreateVolume says that the volume of this name is a block device as was asked, ValidateVolumeCapabilities says that it is none: {}",
+                    reply.message
+                );
+                Ok(())
+            },
+        ),
         Case::must(
             "create.compatible_range_finds_the_volume",
             spec::CREATE_VOLUME,
@@ -204,7 +269,6 @@ pub(super) fn cases() -> Vec<Case> {
             "a volume for several capabilities has all of them, or is refused with INVALID_ARGUMENT",
             &[CREATE],
             |t| async move {
-                use proto::volume_capability::access_mode::Mode;
                 let capabilities =
                     vec![t.capability(), t.capability_for(Mode::SingleNodeReaderOnly)];
                 let request = proto::CreateVolumeRequest {

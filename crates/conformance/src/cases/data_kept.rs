@@ -152,6 +152,36 @@ fn of(block: bool) -> Vec<Case> {
             },
         ),
         Case::must(
+            id("restored_outlives_its_snapshot"),
+            spec::DELETE_SNAPSHOT,
+            format!(
+                "a {kind} volume of a snapshot keeps its data when the snapshot is deleted, or the deletion is refused"
+            ),
+            &snapshots,
+            move |t| async move {
+                let (mut placed, target) = published(&t, "v", block, None).await?;
+                data::write(&target, 1).await?;
+                let made = t.snapshot_of_published(&mut placed, &target, "s").await?;
+                let source = Some(from_snapshot(&made.snapshot_id));
+                let (restored, target) = published(&t, "r", block, source).await?;
+                t.take_down(&restored, &target).await?;
+                let delete = proto::DeleteSnapshotRequest {
+                    snapshot_id: made.snapshot_id,
+                    ..Default::default()
+                };
+                t.call(delete).await.ok_or_any(
+                    &[tonic::Code::FailedPrecondition],
+                    "a volume was made of the snapshot",
+                )?;
+                let (_, target) = publish(&t, "r", restored.volume, restored.capability).await?;
+                ensure!(
+                    data::holds(&target, 1).await?,
+                    "the volume lost its data with the snapshot that it was made of"
+                );
+                Ok(())
+            },
+        ),
+        Case::must(
             id("restored_is_independent"),
             spec::CREATE_VOLUME,
             format!("two {kind} volumes of one snapshot are independent of each other"),

@@ -13,15 +13,20 @@ use crate::make::{block_capability, mount_capability};
 use crate::spec;
 use crate::trial::Trial;
 
-/// A write is refused because the volume is read-only.
+/// A write is refused because `readonly` is set.
 pub(super) async fn refuses_writes(target: &str) -> Result<(), Trouble> {
+    refuses_writes_because("readonly is set", target).await
+}
+
+/// A write is refused because the volume is read-only.
+pub(super) async fn refuses_writes_because(why: &str, target: &str) -> Result<(), Trouble> {
     match data::try_write(target).await {
         Ok(()) => Err(Trouble::Against(format!(
-            "readonly is set, but a write at {target} succeeded"
+            "{why}, but a write at {target} succeeded"
         ))),
         Err(ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) => Ok(()),
         Err(other) => Err(Trouble::Against(format!(
-            "readonly is set; a write at {target} failed with {other}, not because the volume is read-only"
+            "{why}; a write at {target} failed with {other}, not because the volume is read-only"
         ))),
     }
 }

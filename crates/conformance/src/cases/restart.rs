@@ -49,18 +49,6 @@ async fn restart(t: &Trial) -> Outcome {
     }
 }
 
-/// The volume's entry in the list.
-async fn listed(
-    t: &Trial,
-    id: &str,
-) -> Result<Option<proto::list_volumes_response::Entry>, Trouble> {
-    let entries = super::entries_listed(t).await?;
-    Ok(entries.into_iter().find(|entry| {
-        let volume = entry.volume.as_ref();
-        volume.is_some_and(|volume| volume.volume_id == id)
-    }))
-}
-
 /// What is at a path.
 fn at(path: &str) -> Result<Occupant, Trouble> {
     Place::at(path.as_ref())

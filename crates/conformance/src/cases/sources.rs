@@ -4,7 +4,7 @@ use orlop_csi::client::ControllerCapability as Can;
 use orlop_csi::proto;
 use tonic::Code;
 
-use super::CREATE;
+use super::{CREATE, volumes_listed};
 use crate::case::{Case, Need, Trouble, ensure};
 use crate::make::{at_least, from_snapshot, from_volume};
 use crate::spec;
@@ -72,6 +72,15 @@ fn made_of(
     }
 }
 
+/// A volume that is made of something, and what the list says of it.
+async fn listed_of(t: &Trial, kind: Kind) -> Result<(proto::Volume, Vec<proto::Volume>), Trouble> {
+    let (source, size) = kind.source(t, "s").await?;
+    let volume = t.create(made_of(t, "v", source, size)).await?;
+    let mut entries = volumes_listed(t).await?;
+    entries.retain(|entry| entry.volume_id == volume.volume_id);
+    Ok((volume, entries))
+}
+
 pub(super) fn cases() -> Vec<Case> {
     [Kind::Snapshot, Kind::Volume]
         .into_iter()
@@ -82,6 +91,8 @@ pub(super) fn cases() -> Vec<Case> {
 fn of(kind: Kind) -> Vec<Case> {
     let word = kind.word();
     let needs = kind.needs();
+    let [create, can] = needs;
+    let listed = [create, can, Need::Controller(Can::ListVolumes)];
     let id = |name: &str| format!("sources.{word}_{name}");
     vec![
         Case::must(
@@ -97,6 +108,40 @@ fn of(kind: Kind) -> Vec<Case> {
                     "the volume was made of {source:?}, its content_source is {:?}",
                     volume.content_source
                 );
+                Ok(())
+            },
+        ),
+        Case::must(
+            id("is_listed"),
+            spec::LIST_VOLUMES,
+            format!("a volume of a {word} is listed, once"),
+            &listed,
+            move |t| async move {
+                let (volume, entries) = listed_of(&t, kind).await?;
+                ensure!(
+                    entries.len() == 1,
+                    "volume {:?} is listed {} times",
+                    volume.volume_id,
+                    entries.len()
+                );
+                Ok(())
+            },
+        ),
+        Case::should(
+            id("is_listed_with_it"),
+            spec::LIST_VOLUMES,
+            format!("the list tells that a volume is made of a {word}, as CreateVolume did"),
+            &listed,
+            move |t| async move {
+                let (volume, entries) = listed_of(&t, kind).await?;
+                for entry in entries {
+                    ensure!(
+                        entry.content_source == volume.content_source,
+                        "CreateVolume told the content_source {:?}, ListVolumes {:?}",
+                        volume.content_source,
+                        entry.content_source
+                    );
+                }
                 Ok(())
             },
         ),

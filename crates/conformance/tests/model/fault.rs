@@ -17,8 +17,7 @@ macro_rules! faults {
                 match self { $(Self::$name => $told,)+ }
             }
 
-            /// The case, or the group of cases, that finds it, after those that lead there; none
-            /// if nothing finds it.
+            /// The case, or the group of cases, that finds it, after those that lead there.
             pub(crate) fn caught_by(self) -> Vec<&'static str> {
                 let cases = match self { $(Self::$name => $cases,)+ };
                 cases.split_whitespace().collect()
@@ -56,9 +55,9 @@ faults! {
     CreateForgetsNames: "CreateVolume makes a second volume for the same name" by "create.repeat_is_idempotent",
     CreateRepeatOtherContext: "a repeated CreateVolume answers another volume context" by "create.repeat_gives_equal_answer",
     CreateRepeatOtherSize: "CreateVolume answers OK for a name that exists with another size" by "create.same_name_other_size_is_refused",
-    CreateRepeatOtherParameters: "CreateVolume answers OK for a name that exists with other parameters" by "",
+    CreateRepeatOtherParameters: "CreateVolume answers OK for a name that exists with other parameters" by "create.same_name_other_parameters",
     CreateRepeatOtherSource: "CreateVolume answers OK for a name that exists from another source" by "sources.",
-    CreateRepeatOtherForm: "CreateVolume answers OK for a name that exists with other capabilities" by "",
+    CreateRepeatOtherForm: "CreateVolume answers OK for a name that exists with other capabilities" by "create.same_name_other_capabilities",
     CreateRepeatFails: "a repeated CreateVolume answers ALREADY_EXISTS" by "create.repeat_is_idempotent",
     CreateConflictIsInternal: "a conflicting name answers INTERNAL" by "create.same_name_other_size_is_refused",
 
@@ -91,7 +90,7 @@ faults! {
     CloneSharesData: "a clone shares its data with its source" by "sources.",
     RestoreStaysSmall: "a volume restored to a larger size shows the old size" by "sources.",
     RestoreTooSmall: "a snapshot is restored into fewer bytes than it has" by "sources.",
-    RestoreDiesWithSnapshot: "deleting a snapshot empties the volumes made from it" by "",
+    RestoreDiesWithSnapshot: "deleting a snapshot empties the volumes made from it" by "data.mount_restored_outlives",
 
     // DeleteVolume
     DeleteWithoutId: "DeleteVolume accepts an empty id" by "required.delete_volume_id",
@@ -121,7 +120,7 @@ faults! {
     DetachKeeps: "ControllerUnpublishVolume answers OK and keeps the volume attached" by "attach.",
     DetachAllRefused: "ControllerUnpublishVolume refuses an empty node id" by "attach.undone_everywhere",
     DetachAllKeeps: "ControllerUnpublishVolume without a node detaches nothing" by "attach.undone_everywhere",
-    DetachTakesAll: "ControllerUnpublishVolume of one node detaches from all nodes" by "",
+    DetachTakesAll: "ControllerUnpublishVolume of one node detaches from all nodes" by "attach.leaving_one_node",
 
     // ValidateVolumeCapabilities
     ValidateWithoutId: "ValidateVolumeCapabilities accepts an empty id" by "required.validate_volume_id",
@@ -143,8 +142,8 @@ faults! {
     ListOtherContext: "ListVolumes shows another volume context than CreateVolume" by "list_volumes.tells_what_create_told",
     ListOldSize: "ListVolumes shows the size from before an expansion" by "expand.is_listed",
     ListWithoutNodes: "ListVolumes does not show where a volume is published" by "attach.is_listed",
-    ListWithoutNew: "ListVolumes does not show volumes made from a source" by "",
-    ListWithoutSource: "ListVolumes does not show the content source" by "",
+    ListWithoutNew: "ListVolumes does not show volumes made from a source" by "sources.snapshot_is_listed",
+    ListWithoutSource: "ListVolumes does not show the content source" by "sources.volume_is_listed_with_it",
     GetVolumeWithoutId: "ControllerGetVolume accepts an empty id" by "required.controller_get_volume_id",
     GetVolumeUnknownIsInternal: "ControllerGetVolume answers INTERNAL for an unknown volume" by "get_volume.unknown",
     GetVolumeWithoutCondition: "ControllerGetVolume shows no condition" by "get_volume.tells_the_condition",
@@ -272,7 +271,7 @@ faults! {
     PublishSecondPath: "NodePublishVolume shows a single-writer volume at a second path" by "access.single_node_single_writer_other_path",
     PublishSecondPathRefused: "NodePublishVolume refuses a multi-writer volume at a second path" by "access.single_node_multi_writer_other_path",
     PublishReadonlyWritable: "a volume published read-only is writable" by "read_only.mount_refuses_writes",
-    PublishReaderWritable: "a volume published for readers only is writable" by "",
+    PublishReaderWritable: "a volume published for readers only is writable" by "access.single_node_reader_only_refuses_writes",
     BlockReadonlyWritable: "a block volume published read-only is writable" by "read_only.block_refuses_writes",
     BlockIsFile: "a block volume is published as a regular file" by "block.works",
     PublishOtherVolume: "NodePublishVolume shows an empty folder instead of the volume" by "data.",
@@ -314,7 +313,7 @@ faults! {
     CreateRaces: "parallel CreateVolume calls of one name make several volumes" by "parallel.create",
     SnapshotRaces: "parallel CreateSnapshot calls of one name make several snapshots" by "parallel.",
     ParallelFails: "a call that meets another answers INTERNAL" by "parallel.",
-    CreateLate: "a CreateVolume given up by its caller takes effect after a later DeleteVolume" by "",
+    CreateLate: "a CreateVolume given up by its caller takes effect after a later DeleteVolume" by "late.create_then_delete",
     AttachLate: "a ControllerPublishVolume given up by its caller takes effect after its inverse" by "late.attach_undone",
     StageLate: "a NodeStageVolume given up by its caller takes effect after its inverse" by "late.stage_undone",
     PublishLate: "a NodePublishVolume given up by its caller takes effect after its inverse" by "late.publish_undone",

@@ -5,6 +5,7 @@
 //! faulty variants. State is in memory and outlives a [`Model::restart`], as a disk's would; data is
 //! real, in mounts and behind loop devices. All calls take turns.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -72,6 +73,8 @@ pub(crate) struct Shared {
     profile: Profile,
     store: Store,
     log: Mutex<File>,
+    /// The names of volumes that were ever asked for.
+    seen: Mutex<BTreeSet<String>>,
     state: tokio::sync::Mutex<State>,
 }
 
@@ -92,6 +95,7 @@ impl Running {
             profile,
             store: Store::open(&folder.join("store")).expect("a tmpfs is mounted; run as root"),
             log: Mutex::new(File::create(&log).expect("a log")),
+            seen: Mutex::default(),
             state: tokio::sync::Mutex::default(),
         };
         let sockets = folder.join("socket");
@@ -206,7 +210,7 @@ impl Model {
         if busy {
             return Err(Status::internal("something else is going on"));
         }
-        if shared.is_late(method) {
+        if shared.is_late(method, request.subject()) {
             tokio::time::sleep(LATE).await;
         }
         let blind = shared.race(method, request.subject()).await;
@@ -240,11 +244,15 @@ impl Shared {
         self.fault == Some(fault)
     }
 
-    fn is_late(&self, method: Method) -> bool {
+    fn is_late(&self, method: Method, name: &str) -> bool {
+        if let (Some(Fault::CreateLate), Method::CreateVolume) = (self.fault, method) {
+            // Only the first: who repeats the call overtakes it.
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            return seen.insert(name.to_owned());
+        }
         matches!(
             (self.fault, method),
-            (Some(Fault::CreateLate), Method::CreateVolume)
-                | (Some(Fault::AttachLate), Method::ControllerPublishVolume)
+            (Some(Fault::AttachLate), Method::ControllerPublishVolume)
                 | (Some(Fault::StageLate), Method::NodeStageVolume)
                 | (Some(Fault::PublishLate), Method::NodePublishVolume)
         )

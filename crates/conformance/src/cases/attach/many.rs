@@ -1,11 +1,13 @@
 //! One volume and several nodes, one node and several volumes.
 
 use orlop_csi::client::ControllerCapability as Can;
+use orlop_csi::proto;
+use orlop_csi::proto::volume_capability::access_mode::Mode;
 use tonic::Code;
 
 use super::{ATTACH, detach};
 use crate::case::{Case, Need, Trouble, ensure};
-use crate::cases::{CREATE, volumes_listed};
+use crate::cases::{CREATE, nodes_listed, volumes_listed};
 use crate::spec;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -24,21 +26,7 @@ pub(super) fn cases() -> Vec<Case> {
             &listed,
             |t| async move {
                 let volume = t.volume("v").await?;
-                let nodes = async || {
-                    let reply = crate::cases::entries_listed(&t).await?;
-                    let entry = reply.into_iter().find(|entry| {
-                        entry
-                            .volume
-                            .as_ref()
-                            .is_some_and(|listed| listed.volume_id == volume.volume_id)
-                    });
-                    Ok::<_, Trouble>(
-                        entry
-                            .and_then(|entry| entry.status)
-                            .unwrap_or_default()
-                            .published_node_ids,
-                    )
-                };
+                let nodes = || nodes_listed(&t, &volume.volume_id);
                 let before = nodes().await?;
                 ensure!(
                     before.is_empty(),
@@ -100,6 +88,43 @@ pub(super) fn cases() -> Vec<Case> {
                     .await
                     .ok()
                     .map(drop)
+            },
+        ),
+        Case::must(
+            "attach.leaving_one_node_keeps_the_others",
+            spec::CONTROLLER_UNPUBLISH,
+            "a volume on two nodes that is taken from one is still on the other",
+            &[listed.as_slice(), &[Need::OtherNode]].concat(),
+            |t| async move {
+                let capability = t.capability_for(Mode::MultiNodeMultiWriter);
+                let request = proto::CreateVolumeRequest {
+                    volume_capabilities: vec![capability.clone()],
+                    ..t.create_request("v")
+                };
+                let made = t
+                    .call(request)
+                    .await
+                    .ok_or_any(&[Code::InvalidArgument], "the mode may be unsupported")?;
+                let Some(volume) = made.and_then(|reply| reply.volume) else {
+                    let why = "the driver makes no volumes for several nodes";
+                    return Err(Trouble::Skip(why.to_owned()));
+                };
+                let here = t.bench().node_id.clone();
+                let other = t.bench().settings.other_node_id.clone().unwrap_or_default();
+                for node in [&here, &other] {
+                    let request = proto::ControllerPublishVolumeRequest {
+                        volume_capability: Some(capability.clone()),
+                        ..t.attach_request(&volume, node)
+                    };
+                    t.call(request).await.ok()?;
+                }
+                t.call(detach(&volume.volume_id, &here)).await.ok()?;
+                let left = nodes_listed(&t, &volume.volume_id).await?;
+                ensure!(
+                    left == [other.clone()],
+                    "the volume was on {here:?} and {other:?} and was taken from {here:?}; ListVolumes says that it is on {left:?}"
+                );
+                Ok(())
             },
         ),
         Case::must(

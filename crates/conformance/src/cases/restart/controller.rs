@@ -4,9 +4,9 @@ use orlop_csi::client::ControllerCapability as Can;
 use orlop_csi::proto;
 use tonic::Code;
 
-use super::{ATTACH, LIST, RESTART, SNAPSHOTS, listed, restart};
+use super::{ATTACH, LIST, RESTART, SNAPSHOTS, restart};
 use crate::case::{Case, Need, ensure};
-use crate::cases::CREATE;
+use crate::cases::{CREATE, entry_listed, nodes_listed};
 use crate::make::at_least;
 use crate::spec;
 
@@ -55,7 +55,7 @@ pub(super) fn cases() -> Vec<Case> {
             |t| async move {
                 let volume = t.volume("v").await?;
                 restart(&t).await?;
-                let entry = listed(&t, &volume.volume_id).await?;
+                let entry = entry_listed(&t, &volume.volume_id).await?;
                 let found = entry.and_then(|entry| entry.volume);
                 ensure!(
                     found.as_ref() == Some(&volume),
@@ -74,7 +74,7 @@ pub(super) fn cases() -> Vec<Case> {
                 t.call(t.delete_request(&volume.volume_id)).await.ok()?;
                 restart(&t).await?;
                 ensure!(
-                    listed(&t, &volume.volume_id).await?.is_none(),
+                    entry_listed(&t, &volume.volume_id).await?.is_none(),
                     "volume {} was deleted before the restart and is listed after it",
                     volume.volume_id
                 );
@@ -122,12 +122,10 @@ pub(super) fn cases() -> Vec<Case> {
                 let request = t.attach_request(&volume, &node);
                 let before = t.call(request.clone()).await.ok()?.publish_context;
                 restart(&t).await?;
-                let entry = listed(&t, &volume.volume_id).await?;
-                let nodes = entry.and_then(|entry| entry.status).unwrap_or_default();
+                let nodes = nodes_listed(&t, &volume.volume_id).await?;
                 ensure!(
-                    nodes.published_node_ids.contains(&node),
-                    "the volume was published to {node}; after the restart ListVolumes shows {:?}",
-                    nodes.published_node_ids
+                    nodes.contains(&node),
+                    "the volume was published to {node}; after the restart ListVolumes shows {nodes:?}"
                 );
                 let after = t.call(request).await.ok()?.publish_context;
                 ensure!(
