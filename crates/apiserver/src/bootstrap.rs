@@ -1,9 +1,11 @@
-//! What every cluster has from its first moment: its namespaces and its default roles.
+//! What every cluster has from its first moment: its namespaces, its default roles and the
+//! priorities of its own pods.
 
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 
 use crate::access;
+use crate::admission;
 use crate::document::Source;
 use crate::kinds;
 use crate::refusal::Refusal;
@@ -11,6 +13,7 @@ use crate::registry::{Registry, Warnings, WriteOptions};
 use crate::schema::FieldValidation;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+const SCHEDULING: &str = "scheduling.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Creates what is missing, all at once so that it is made durable at once.
@@ -23,7 +26,9 @@ pub(crate) async fn write(registry: &Registry) -> Result<(), Refusal> {
     let roles = roles
         .into_iter()
         .map(|(plural, object)| (RBAC, plural, object));
-    let objects = namespaces.chain(roles);
+    let priorities = admission::system_priorities();
+    let priorities = priorities.map(|object| (SCHEDULING, "priorityclasses", object));
+    let objects = namespaces.chain(roles).chain(priorities);
     try_join_all(objects.map(|object| create(registry, object))).await?;
     Ok(())
 }

@@ -306,6 +306,7 @@ mod tests {
                 "coordination.k8s.io",
                 "events.k8s.io",
                 "rbac.authorization.k8s.io",
+                "scheduling.k8s.io",
                 "storage.k8s.io"
             ]
         );

@@ -10,6 +10,7 @@
 //! | [`registry`] | what may happen to an object of any kind |
 //! | `access` | who asks, and what they may do |
 //! | `admission` | the rules of single kinds |
+//! | `quota`, `amount` | how much there may be of what, and how much there is |
 //! | [`definitions`] | kinds that users define |
 //! | `collector` | what goes because something else went |
 //! | [`pki`], `serve`, `limits` | the cluster's authority, HTTPS, what clients get at most |
@@ -20,6 +21,7 @@
 
 mod access;
 mod admission;
+mod amount;
 mod bootstrap;
 mod collector;
 pub mod definitions;
@@ -34,6 +36,7 @@ pub mod openapi;
 pub mod patch;
 pub mod pki;
 mod protobuf;
+mod quota;
 pub mod refusal;
 pub mod registry;
 pub mod schema;
@@ -141,6 +144,7 @@ impl ApiServer {
             entropy,
             catalog: Arc::default(),
             policy: Arc::new(policy),
+            quotas: quota::Quotas::default(),
         };
         bootstrap::write(&registry)
             .await

@@ -43,6 +43,13 @@ pub(crate) fn defaults(kind: &KindInfo, object: &mut Value) {
         }
         ("", "Pod") => pod(section(object, "spec")),
         ("apps" | "batch", other) => super::workloads::set_defaults(other, object),
+        ("scheduling.k8s.io", _) => {
+            if let Some(fields) = object.as_object_mut() {
+                set(fields, "value", 0);
+                set(fields, "preemptionPolicy", "PreemptLowerPriority");
+            }
+        }
+        ("", "LimitRange") => super::limits::set_defaults(object),
         ("", "Service") => {
             let spec = section(object, "spec");
             set(spec, "type", "ClusterIP");

@@ -8,9 +8,12 @@ mod claims;
 mod classes;
 mod defaults;
 mod drivers;
+mod limits;
 mod metadata;
 mod namespaces;
 mod pods;
+mod priorities;
+mod quotas;
 mod roles;
 mod selectors;
 mod storage;
@@ -28,9 +31,11 @@ use crate::store::{Key, State};
 
 pub(crate) use accounts::{TOKEN_VOLUME, admit as admit_account};
 pub(crate) use defaults::defaults;
+pub(crate) use limits::admit as admit_limits;
 pub(crate) use metadata::{LABEL_VALUE, key_fault};
 pub(crate) use namespaces::{admit_delete, refusal as namespace_refusal};
 pub(crate) use pods::qos_class;
+pub(crate) use priorities::system as system_priorities;
 pub(crate) use workloads::{first_status, select_by_uid};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -61,9 +66,11 @@ pub(crate) fn admit_create(
             storage::protect(object, "kubernetes.io/vac-protection");
         }
         ("", "Pod") => {
-            pods::set_priority(object);
+            priorities::admit_pod(state, target, object)?;
             pods::tolerate_absence(object);
+            limits::fill(state, target, object);
         }
+        ("scheduling.k8s.io", _) => priorities::admit_class(state, target, object)?,
         _ => {}
     }
     Ok(())
@@ -76,10 +83,14 @@ pub(crate) fn admit_update(
     part: Part,
     (before, after): (&Value, &Value),
 ) -> Result<(), Refusal> {
+    if target.kind.custom.is_some() {
+        return Ok(());
+    }
     match (target.kind.kind, part) {
         ("PersistentVolumeClaim", Part::Main) => {
             classes::admit_resize(state, target, before, after)
         }
+        ("PriorityClass", _) => priorities::admit_class(state, target, after),
         _ => Ok(()),
     }
 }
@@ -154,6 +165,13 @@ pub(crate) fn validate_update(
         ("apps" | "batch", other, Part::Main) => {
             errors.extend(workloads::validate_change(other, before, after));
         }
+        ("", "ResourceQuota", Part::Main) => {
+            errors.extend(quotas::validate_change(before, after));
+        }
+        ("", "ResourceQuota", Part::Status) => errors.extend(quotas::validate_status(after)),
+        ("scheduling.k8s.io", _, _) => {
+            errors.extend(priorities::validate_change(before, after));
+        }
         ("", "ConfigMap" | "Secret", _) => {
             errors.extend(metadata::validate_frozen_data(before, after));
         }
@@ -176,6 +194,9 @@ fn validate(kind: &KindInfo, object: &Value) -> Vec<FieldError> {
         ("", "Pod") => pods::validate(object),
         ("apps" | "batch", _) => workloads::validate(kind, object),
         ("", "ConfigMap" | "Secret") => metadata::validate_data_keys(object),
+        ("", "ResourceQuota") => quotas::validate(object),
+        ("", "LimitRange") => limits::validate(object),
+        ("scheduling.k8s.io", _) => priorities::validate(object),
         ("storage.k8s.io", "StorageClass") => classes::validate(object),
         ("storage.k8s.io", "VolumeAttributesClass") => classes::validate_attributes(object),
         ("storage.k8s.io", "VolumeAttachment") => storage::validate_attachment(object),

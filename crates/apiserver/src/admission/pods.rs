@@ -8,14 +8,6 @@ use serde_json::{Value, json};
 use crate::refusal::{Fault, FieldError};
 use crate::registry::{DNS_LABEL, section, text};
 
-/// Priority: without classes, all pods are equal.
-pub(super) fn set_priority(pod: &mut Value) {
-    let spec = section(pod, "spec");
-    spec.entry("preemptionPolicy")
-        .or_insert_with(|| "PreemptLowerPriority".into());
-    spec.entry("priority").or_insert_with(|| 0.into());
-}
-
 /// How long a pod stays on a node that has gone.
 const EVICTION_DELAY: i64 = 300;
 

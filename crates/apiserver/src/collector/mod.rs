@@ -1,8 +1,8 @@
 //! The collector: deletes what nothing holds any more.
 //!
-//! It owns five chores of the cluster: objects whose owners are gone, the contents of
+//! It owns six chores of the cluster: objects whose owners are gone, the contents of
 //! namespaces and the objects of defined kinds that are being deleted, what every namespace
-//! has, and old events. It follows the store's own
+//! has, what quotas tell of themselves, and old events. It follows the store's own
 //! events and starts from all objects, so a crash at any point is made up for at the next
 //! start. It must never delete what still has an owner that is present.
 
@@ -10,6 +10,7 @@ mod definitions;
 mod events;
 mod namespaces;
 mod owners;
+mod quotas;
 mod residents;
 
 use std::collections::BTreeSet;
@@ -22,6 +23,7 @@ use self::owners::{Owner, Verdict};
 use crate::definitions::RESOURCE as DEFINITIONS;
 use crate::document::Source;
 use crate::kinds::{KindInfo, Kinds};
+use crate::quota;
 use crate::refusal::Refusal;
 use crate::registry::{
     DeleteOptions, FOREGROUND, ORPHAN, Part, Registry, Target, Warnings, WriteOptions, resource_of,
@@ -44,6 +46,8 @@ enum Task {
     Owner(Key),
     /// A definition that is being deleted.
     Definition(Arc<str>),
+    /// The quotas of a namespace.
+    Quotas(Arc<str>),
 }
 
 /// Runs until the store is closed.
@@ -97,6 +101,9 @@ fn tasks_of_object(key: &Key, object: &Stored) -> Vec<Task> {
     if &*key.resource == "namespaces" {
         tasks.push(Task::Namespace(Arc::clone(&key.name)));
     }
+    if &*key.resource == quota::RESOURCE {
+        tasks.push(Task::Quotas(Arc::clone(&key.namespace)));
+    }
     if !object.meta.owners.is_empty() {
         tasks.push(Task::Dependent(key.clone()));
     }
@@ -111,6 +118,10 @@ fn tasks_of_object(key: &Key, object: &Stored) -> Vec<Task> {
 
 fn tasks_of_event(kinds: &Kinds, state: &State, event: &Event) -> Vec<Task> {
     let mut tasks = ownership_tasks(kinds, state, event);
+    let namespace = &event.key.namespace;
+    if !namespace.is_empty() && quota::are_in(state, namespace) {
+        tasks.push(Task::Quotas(Arc::clone(namespace)));
+    }
     if residents::are_touched_by(event) {
         tasks.push(Task::Namespace(Arc::clone(&event.key.namespace)));
     }
@@ -206,6 +217,7 @@ async fn carry_out(registry: &Registry, task: &Task) -> Result<(), Refusal> {
         Task::Dependent(key) => dependent(registry, key).await,
         Task::Owner(key) => owner(registry, key).await,
         Task::Definition(name) => definitions::tend(registry, name).await,
+        Task::Quotas(namespace) => quotas::tend(registry, namespace).await,
     };
     match outcome {
         // Somebody else was faster; what they did brings its own event.

@@ -469,6 +469,10 @@ fn returns_deleted_object(kind: &KindInfo) -> bool {
     kind.custom.is_none() && kind.group == "storage.k8s.io"
         || matches!(
             kind.kind,
-            "Pod" | "PersistentVolume" | "PersistentVolumeClaim" | "ServiceAccount"
+            "Pod"
+                | "PersistentVolume"
+                | "PersistentVolumeClaim"
+                | "ResourceQuota"
+                | "ServiceAccount"
         )
 }

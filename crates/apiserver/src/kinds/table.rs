@@ -96,6 +96,14 @@ pub(super) static KINDS: &[KindInfo] = &[
         ..PLAIN
     },
     KindInfo {
+        kind: "LimitRange",
+        plural: "limitranges",
+        singular: "limitrange",
+        short_names: &["limits"],
+        list_kind: "LimitRangeList",
+        ..PLAIN
+    },
+    KindInfo {
         kind: "Namespace",
         plural: "namespaces",
         singular: "namespace",
@@ -173,6 +181,15 @@ pub(super) static KINDS: &[KindInfo] = &[
                 verbs: &["get"],
             },
         ],
+        ..PLAIN
+    },
+    KindInfo {
+        kind: "ResourceQuota",
+        plural: "resourcequotas",
+        singular: "resourcequota",
+        short_names: &["quota"],
+        status: true,
+        list_kind: "ResourceQuotaList",
         ..PLAIN
     },
     KindInfo {
@@ -360,6 +377,16 @@ pub(super) static KINDS: &[KindInfo] = &[
         singular: "role",
         list_kind: "RoleList",
         ..RBAC
+    },
+    KindInfo {
+        group: "scheduling.k8s.io",
+        kind: "PriorityClass",
+        plural: "priorityclasses",
+        singular: "priorityclass",
+        short_names: &["pc"],
+        namespaced: false,
+        list_kind: "PriorityClassList",
+        ..PLAIN
     },
     KindInfo {
         kind: "CSIDriver",

@@ -92,6 +92,7 @@ impl Registry {
             self.await_default_account(&object).await;
         }
         let object = self.prepare_create(&target, object, options, fields)?;
+        let room = self.make_room(&target, (None, &object))?;
         let key = target.key();
         if options.dry_run {
             return match self.store.get(&key) {
@@ -112,7 +113,7 @@ impl Registry {
             expect: Expect::Absent,
             requires,
         };
-        match self.store.write(write).await {
+        match self.write_within(room, write).await {
             Ok(object) => Ok(Written::Created(object)),
             Err(WriteError::Exists(_)) => Err(Refusal::already_exists(kind, &target.name)),
             Err(WriteError::Required(_)) => {

@@ -10,6 +10,7 @@ mod create;
 mod delete;
 mod identity;
 mod names;
+mod room;
 mod strategy;
 mod update;
 
@@ -22,6 +23,7 @@ use serde_json::Value;
 use crate::definitions::Catalog;
 use crate::document::Source;
 use crate::kinds::{KindInfo, Kinds};
+use crate::quota::Quotas;
 use crate::refusal::Refusal;
 use crate::schema::{self, FieldValidation};
 use crate::store::{Draft, Key, Store, Stored};
@@ -128,6 +130,8 @@ pub struct Registry {
     pub catalog: Arc<Catalog>,
     /// What is done to objects besides.
     pub policy: Arc<Policy>,
+    /// How much of what there may be.
+    pub(crate) quotas: Quotas,
 }
 
 impl Registry {

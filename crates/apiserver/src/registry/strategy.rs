@@ -19,7 +19,7 @@ pub(super) fn before_create(kind: &KindInfo, object: &mut Value, now: &str) {
         return;
     }
     match (kind.group, kind.kind) {
-        ("apiextensions.k8s.io", _) => {
+        ("apiextensions.k8s.io" | "scheduling.k8s.io", _) => {
             metadata(object).insert("generation".to_owned(), 1.into());
         }
         ("", "Pod") => {
@@ -52,6 +52,10 @@ pub(super) fn before_create(kind: &KindInfo, object: &mut Value, now: &str) {
             if kind.kind == "Job" {
                 admission::select_by_uid(object);
             }
+        }
+        ("", "ResourceQuota") => {
+            section(object, "spec");
+            object["status"] = json!({});
         }
         ("", "Service") => object["status"] = json!({ "loadBalancer": {} }),
         ("storage.k8s.io", "VolumeAttachment") => object["status"] = json!({ "attached": false }),

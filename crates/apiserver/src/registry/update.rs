@@ -9,6 +9,7 @@ use super::{Part, Registry, Target, WriteOptions, Written, convert, identity, st
 use crate::admission;
 use crate::definitions;
 use crate::patch::{self, ApplyError, ApplyOptions, PatchError, UpdateOptions};
+use crate::quota;
 use crate::refusal::{FieldError, PreconditionMismatch, Refusal};
 use crate::schema;
 use crate::store::{Change, Expect, Stored, Write, WriteError};
@@ -156,6 +157,13 @@ impl Registry {
                 return Err(Refusal::not_found(target.kind, &target.name));
             };
             let step = self.decide_edit(target, part, &stored, &edit, (options, fields))?;
+            let mut room = None;
+            if let Edited::Changed(after) = &step
+                && quota::heeds(convert::stored_kind(target.kind), part)
+            {
+                let before = (stored.revision, &stored.value());
+                room = self.make_room(target, (Some(before), after))?;
+            }
             let (change, result) = match step {
                 Edited::Same => return Ok(Written::Updated(stored)),
                 Edited::Changed(after) if options.dry_run => {
@@ -177,7 +185,7 @@ impl Registry {
                 expect,
                 requires: None,
             };
-            match self.store.write(write).await {
+            match self.write_within(room, write).await {
                 Ok(object) => return Ok(Written::Updated(result.unwrap_or(object))),
                 Err(WriteError::Changed(_) | WriteError::Gone(_)) => {}
                 Err(error) => return Err(Refusal::store(&error)),

@@ -1,6 +1,7 @@
 //! Does an object fit its kind's schema? What `fieldValidation` asks.
 
 use super::{Scalar, Shape, schema};
+use crate::amount::Amount;
 use crate::kinds::KindInfo;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -107,7 +108,7 @@ const NO_QUANTITY: &str = "quantities must match the regular expression \
     '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
 fn is_quantity(text: &str) -> bool {
-    text.parse::<orlop_model::Quantity>().is_ok()
+    text.parse::<Amount>().is_ok()
 }
 
 fn fits(scalar: Scalar, value: &Value) -> bool {

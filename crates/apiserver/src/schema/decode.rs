@@ -1,7 +1,8 @@
 //! From what a client sent to what is stored: fields the kind does not have
 //! and nulls are dropped, values of the wrong type are refused.
 
-use super::{Shape, check, schema};
+use super::{Scalar, Shape, check, schema};
+use crate::amount::Amount;
 use crate::document::Source;
 use crate::kinds::KindInfo;
 use serde_json::Value;
@@ -120,6 +121,12 @@ fn prune(shape: &Shape, value: &mut Value) {
         }
         (Shape::List { items, .. }, Value::Array(list)) => {
             list.iter_mut().for_each(|value| prune(items, value));
+        }
+        // Amounts are kept in the one form that all clients know.
+        (Shape::Scalar(Scalar::Quantity), value) => {
+            if let Some(amount) = Amount::of(value) {
+                *value = amount.to_string().into();
+            }
         }
         _ => {}
     }

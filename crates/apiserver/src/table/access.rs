@@ -6,6 +6,15 @@ use serde_json::Value;
 
 pub(super) const ROLE: &[Column] = &[NAME, text("Created At")];
 
+/// The same of limit ranges, whose time is one to clients, too.
+pub(super) const RANGE: &[Column] = &[
+    NAME,
+    Column {
+        kind: "date",
+        ..text("Created At")
+    },
+];
+
 pub(super) fn role(role: &Value, _: Timestamp) -> Vec<Value> {
     vec![name(role), at(role, "/metadata/creationTimestamp").into()]
 }

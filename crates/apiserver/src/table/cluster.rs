@@ -297,3 +297,48 @@ pub(super) fn endpoints(endpoints: &Value, now: Timestamp) -> Vec<Value> {
     };
     vec![name(endpoints), text.into(), age::of(endpoints, now)]
 }
+
+pub(super) const QUOTA: &[Column] = &[NAME, text("Request"), text("Limit"), AGE];
+
+pub(super) fn quota(quota: &Value, now: Timestamp) -> Vec<Value> {
+    let hard = quota.pointer("/status/hard").and_then(Value::as_object);
+    let (mut requests, mut limits) = (Vec::new(), Vec::new());
+    for (name, most) in hard.into_iter().flatten() {
+        let used = quota["status"]["used"][name].as_str().unwrap_or("0");
+        let side = match name.starts_with("limits.") {
+            true => &mut limits,
+            false => &mut requests,
+        };
+        side.push(format!("{name}: {used}/{}", most.as_str().unwrap_or("0")));
+    }
+    vec![
+        name(quota),
+        requests.join(", ").into(),
+        limits.join(", ").into(),
+        age::of(quota, now),
+    ]
+}
+
+pub(super) const PRIORITY_CLASS: &[Column] = &[
+    NAME,
+    Column {
+        kind: "integer",
+        ..text("Value")
+    },
+    Column {
+        kind: "boolean",
+        ..text("Global-Default")
+    },
+    AGE,
+    text("PreemptionPolicy"),
+];
+
+pub(super) fn priority_class(class: &Value, now: Timestamp) -> Vec<Value> {
+    vec![
+        name(class),
+        class["value"].as_i64().unwrap_or(0).into(),
+        flag(class, "/globalDefault").unwrap_or(false).into(),
+        age::of(class, now),
+        at(class, "/preemptionPolicy").into(),
+    ]
+}

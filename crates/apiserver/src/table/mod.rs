@@ -190,6 +190,9 @@ fn printer(kind: &KindInfo) -> Printer {
         "ReplicaSet" => plain(workloads::REPLICA_SET, workloads::replica_set),
         "StatefulSet" => plain(workloads::STATEFUL_SET, workloads::stateful_set),
         "Role" | "ClusterRole" => plain(access::ROLE, access::role),
+        "LimitRange" => plain(access::RANGE, access::role),
+        "ResourceQuota" => plain(cluster::QUOTA, cluster::quota),
+        "PriorityClass" => plain(cluster::PRIORITY_CLASS, cluster::priority_class),
         "RoleBinding" | "ClusterRoleBinding" => plain(access::BINDING, access::binding),
         _ => plain(&[NAME, AGE], |object, now| {
             vec![name(object), age::of(object, now)]

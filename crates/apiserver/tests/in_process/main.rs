@@ -14,6 +14,7 @@ mod events;
 mod fixtures;
 mod histories;
 mod limits;
+mod quotas;
 mod reading;
 mod workloads;
 mod writes;
