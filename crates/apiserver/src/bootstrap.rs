@@ -11,6 +11,7 @@ use crate::kinds;
 use crate::refusal::Refusal;
 use crate::registry::{Registry, Warnings, WriteOptions};
 use crate::schema::FieldValidation;
+use crate::store::Health;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 const SCHEDULING: &str = "scheduling.k8s.io";
@@ -31,6 +32,20 @@ pub(crate) async fn write(registry: &Registry) -> Result<(), Refusal> {
     let objects = namespaces.chain(roles).chain(priorities);
     try_join_all(objects.map(|object| create(registry, object))).await?;
     Ok(())
+}
+
+/// Creates what is missing once there is room for it.
+pub(crate) async fn write_when_there_is_room(registry: Registry) {
+    let mut health = registry.store.health();
+    while health.wait_for(Health::is_well).await.is_ok() {
+        match write(&registry).await {
+            Err(refusal) if refusal.is_for_room() => {}
+            Err(refusal) => {
+                return tracing::error!(%refusal, "could not write what every cluster has");
+            }
+            Ok(()) => return,
+        }
+    }
 }
 
 async fn create(

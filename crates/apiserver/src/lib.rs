@@ -146,9 +146,13 @@ impl ApiServer {
             policy: Arc::new(policy),
             quotas: quota::Quotas::default(),
         };
-        bootstrap::write(&registry)
-            .await
-            .map_err(StartError::Bootstrap)?;
+        match bootstrap::write(&registry).await {
+            // All there was before can be read all the same.
+            Err(refusal) if refusal.is_for_room() => {
+                tokio::spawn(bootstrap::write_when_there_is_room(registry.clone()));
+            }
+            written => written.map_err(StartError::Bootstrap)?,
+        }
         let signer = signer.map_or_else(Signer::ephemeral, Ok);
         let signer = Arc::new(signer.map_err(StartError::Tokens)?);
         let service = ApiService::new(registry.clone(), logs, signer, &limits);

@@ -198,10 +198,18 @@ impl Pki {
         ))
     }
 
-    /// Writes a kubeconfig that only its owner can read, all of it or nothing.
+    /// Writes a kubeconfig that only its owner can read, all of it or nothing; on a full disk,
+    /// over the old one.
     pub fn write_kubeconfig(&self, path: &Path, server: &str) -> Result<(), PkiError> {
         let text = self.kubeconfig(server)?;
-        write_private(path, text.as_bytes()).map_err(|source| PkiError::File {
+        let written = match write_private(path, text.as_bytes()) {
+            Err(full) if full.kind() == io::ErrorKind::StorageFull => {
+                // It is made anew at every start, also at one after a crash halfway.
+                overwrite(path, text.as_bytes()).map_err(|_| full)
+            }
+            written => written,
+        };
+        written.map_err(|source| PkiError::File {
             path: path.to_owned(),
             source,
         })
@@ -280,11 +288,22 @@ pub(crate) fn write_private(path: &Path, contents: &[u8]) -> io::Result<()> {
         .create_new(true)
         .mode(0o600)
         .open(&fresh)?;
-    file.write_all(contents)?;
-    file.sync_all()?;
-    fs::rename(&fresh, path)?;
+    let written = file.write_all(contents).and_then(|()| file.sync_all());
+    if let Err(error) = written.and_then(|()| fs::rename(&fresh, path)) {
+        // Its room may be what is missing.
+        drop(fs::remove_file(&fresh));
+        return Err(error);
+    }
     let directory = path.parent().unwrap_or(Path::new("."));
     fs::File::open(directory)?.sync_all()
+}
+
+/// Writes over a file in the room that it has.
+fn overwrite(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    file.write_all(contents)?;
+    file.set_len(contents.len() as u64)?;
+    file.sync_all()
 }
 
 #[cfg(test)]

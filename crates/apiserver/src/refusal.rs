@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::access::{Act, User};
 use crate::kinds::KindInfo;
-use crate::store::WriteError;
+use crate::store::{Health, WriteError};
 
 /// A refused request.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -302,8 +302,18 @@ impl Refusal {
                 "ServiceUnavailable",
                 error.to_string(),
             ),
+            WriteError::Unwritten(Health::Full(_)) => Self::new(
+                StatusCode::INSUFFICIENT_STORAGE,
+                "InsufficientStorage",
+                error.to_string(),
+            ),
             other => Self::internal(other),
         }
+    }
+
+    /// Whether it is for want of room alone.
+    pub(crate) fn is_for_room(&self) -> bool {
+        self.code == StatusCode::INSUFFICIENT_STORAGE
     }
 
     /// The object of kind `Status` that says so.

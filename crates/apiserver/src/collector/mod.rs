@@ -53,7 +53,10 @@ enum Task {
 /// Runs until the store is closed.
 pub(crate) async fn run(registry: Registry) {
     let mut revisions = registry.store.revisions();
+    let mut health = registry.store.health();
     let mut seen = None;
+    // What could not be done for want of room.
+    let mut left = BTreeSet::new();
     let mut sweep = tokio::time::interval(EVENT_SWEEP);
     sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -61,9 +64,11 @@ pub(crate) async fn run(registry: Registry) {
         let kinds = registry.kinds();
         let (tasks, revision) = due(&kinds, &registry.store.read(), seen);
         seen = Some(revision);
-        for task in tasks {
+        health.borrow_and_update();
+        for task in tasks.into_iter().chain(std::mem::take(&mut left)) {
             match carry_out(&registry, &task).await {
                 Ok(()) => {}
+                Err(refusal) if refusal.is_for_room() => drop(left.insert(task)),
                 Err(refusal) if refusal.code == http::StatusCode::SERVICE_UNAVAILABLE => return,
                 Err(refusal) => tracing::warn!(?task, %refusal, "could not collect"),
             }
@@ -71,6 +76,7 @@ pub(crate) async fn run(registry: Registry) {
         tokio::select! {
             biased;
             changed = revisions.changed() => if changed.is_err() { return },
+            _ = health.changed(), if !left.is_empty() => {}
             _ = sweep.tick() => events::forget_old(&registry).await,
         }
     }

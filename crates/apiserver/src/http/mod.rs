@@ -5,6 +5,7 @@
 //! may happen to objects is [`crate::registry`]'s to say.
 
 mod gate;
+mod health;
 mod inflight;
 mod logs;
 mod metrics;
@@ -138,7 +139,10 @@ impl Api {
         let answer = match (self.admitted(&parts, route.as_ref(), caller), &route) {
             (Err(refusal), _) => Err(refusal),
             (Ok(user), Some(route)) => self.resource(&parts, route, &user, body).await,
-            (Ok(_), None) => self.document(&parts),
+            (Ok(_), None) => match health::Question::parse(&parts) {
+                Some(question) => Ok(question.answer(&self.registry.store.look().await)),
+                None => self.document(&parts),
+            },
         };
         let response = answer.unwrap_or_else(|refusal| {
             reply::refusal(&refusal, negotiate::encoding(&accept(&parts)))
@@ -275,14 +279,6 @@ impl Api {
             path
         };
         match path {
-            "/healthz" | "/livez" => Ok(reply::text(StatusCode::OK, "ok")),
-            "/readyz" => Ok(match self.registry.store.failure() {
-                None => reply::text(StatusCode::OK, "ok"),
-                Some(why) => {
-                    let why = format!("the store can't be written: {why}");
-                    reply::text(StatusCode::INTERNAL_SERVER_ERROR, why)
-                }
-            }),
             "/metrics" => {
                 let text = self.metrics.text(&self.registry.store);
                 Ok(reply::text(StatusCode::OK, text))

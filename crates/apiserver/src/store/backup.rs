@@ -135,7 +135,8 @@ pub fn restore(from: &Path, store: &Path) -> Result<Summary, BackupError> {
     let revision = contents.revision + REVISION_GAP;
     let folder: Arc<dyn Folder> = Arc::new(folder);
     log::write_new(&folder, revision, &objects)
-        .and_then(|fresh| fresh.install(&folder, &[]))
+        .and_then(|fresh| fresh.complete(&*folder, &[]))
+        .and_then(|whole| whole.install(&folder))
         .map_err(|source| BackupError::Read {
             path: store.to_owned(),
             source,

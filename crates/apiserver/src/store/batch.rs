@@ -24,6 +24,28 @@ pub struct Write {
     pub requires: Option<Key>,
 }
 
+impl Write {
+    /// Whether it leads to less being stored: it removes an object, or is a step on its way out.
+    pub(super) fn frees(&self) -> bool {
+        match &self.change {
+            Change::Put(draft) => draft.meta().deleting,
+            Change::Delete => true,
+        }
+    }
+
+    /// About how long it is in the file.
+    pub(super) fn len(&self) -> u64 {
+        let text = match &self.change {
+            Change::Put(draft) => draft.len(),
+            Change::Delete => 0,
+        };
+        (text + self.key.len()) as u64 + OVERHEAD
+    }
+}
+
+/// What a record needs besides its key and its text, at most.
+pub(super) const OVERHEAD: u64 = 64;
+
 /// What a write does.
 #[derive(Debug)]
 pub enum Change {

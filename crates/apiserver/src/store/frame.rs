@@ -46,8 +46,11 @@ pub(super) struct Frames<R> {
 pub(super) enum Next {
     /// A whole frame.
     Frame(Vec<u8>),
-    /// Nothing, or the beginning of a frame that was never finished.
-    End,
+    /// Nothing but zeros, or what is no whole frame.
+    End {
+        /// How many bytes there are up to the last that isn't zero.
+        unfinished: u64,
+    },
     /// Something that isn't a frame, with whole frames behind it.
     Damage,
 }
@@ -68,7 +71,7 @@ impl<R: Read> Frames<R> {
             .take(HEAD as u64)
             .read_to_end(&mut head)?;
         if head.len() < HEAD {
-            return Ok(Next::End);
+            return Ok(end(&head));
         }
         let word =
             |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
@@ -83,14 +86,21 @@ impl<R: Read> Frames<R> {
                 return Ok(Next::Frame(payload));
             }
         }
-        let mut rest = head.split_off(1);
+        let mut rest = head;
         rest.append(&mut payload);
         self.reader.read_to_end(&mut rest)?;
-        Ok(if holds_frame(&rest) {
+        Ok(if holds_frame(&rest[1..]) {
             Next::Damage
         } else {
-            Next::End
+            end(&rest)
         })
+    }
+}
+
+fn end(rest: &[u8]) -> Next {
+    let last = rest.iter().rposition(|byte| *byte != 0);
+    Next::End {
+        unfinished: last.map_or(0, |last| last as u64 + 1),
     }
 }
 
@@ -143,7 +153,13 @@ mod tests {
         for cut in 0..=whole.len() {
             let (frames, end) = read(&whole[..cut]);
             assert_eq!(frames.len(), ends.iter().filter(|end| **end <= cut).count());
-            assert_eq!(end, Next::End, "cut at {cut}");
+            let good = ends.iter().filter(|end| **end <= cut).max().unwrap_or(&0);
+            let Next::End { unfinished } = end else {
+                panic!("cut at {cut}: {end:?}");
+            };
+            // What ends in zeros looks shorter than it is.
+            assert!(unfinished <= (cut - good) as u64, "cut at {cut}");
+            assert_eq!(unfinished == 0, cut == *good, "cut at {cut}");
         }
     }
 
@@ -157,7 +173,9 @@ mod tests {
             if at < HEAD + 3 {
                 assert_eq!((frames.len(), end), (0, Next::Damage), "byte {at}");
             } else {
-                assert_eq!((frames.len(), end), (1, Next::End), "byte {at}");
+                assert_eq!(frames.len(), 1, "byte {at}");
+                let unfinished = (HEAD + 3) as u64;
+                assert_eq!(end, Next::End { unfinished }, "byte {at}");
             }
         }
     }

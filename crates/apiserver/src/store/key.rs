@@ -24,6 +24,11 @@ impl Key {
         }
     }
 
+    /// How many bytes its parts have.
+    pub(super) fn len(&self) -> usize {
+        self.resource.len() + self.namespace.len() + self.name.len()
+    }
+
     /// The form written to disk; none of the parts may contain a NUL, which names can't.
     pub(super) fn to_disk(&self) -> String {
         format!("{}\0{}\0{}", self.resource, self.namespace, self.name)

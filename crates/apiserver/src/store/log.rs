@@ -21,6 +21,10 @@ const EXTENSION: &str = ".log";
 const UNFINISHED: &str = ".new";
 /// A file is written anew when its groups outweigh its base, and this much at least.
 const REWRITE_BYTES: u64 = 8 << 20;
+/// What a file must get shorter by when there is no room, to be written anew.
+const GAIN: u64 = 256 << 10;
+/// The room for the next file is made in steps of this.
+const STEP: u64 = 1 << 20;
 /// How much of a base is written at once.
 const CHUNK: usize = 1 << 20;
 
@@ -47,7 +51,9 @@ pub enum LogError {
         found: u32,
     },
     /// It changed on the medium after it was written.
-    #[error("{name} is damaged at byte {at}; restore the store from a backup")]
+    #[error(
+        "{name} is damaged at byte {at}, and what follows can't be trusted: the disk lost or changed what was written; move the store's folder away and make a new one with 'orlop apiserver restore' from a backup"
+    )]
     Damaged {
         /// The file.
         name: String,
@@ -55,7 +61,9 @@ pub enum LogError {
         at: u64,
     },
     /// An object can't be read although its bytes are as they were written.
-    #[error("{name} holds {key} in a form that can't be read; restore the store from a backup")]
+    #[error(
+        "{name} holds {key} in a form that can't be read; move the store's folder away and make a new one with 'orlop apiserver restore' from a backup"
+    )]
     Object {
         /// The file.
         name: String,
@@ -77,6 +85,10 @@ pub(super) struct Log {
     length: u64,
     /// From which length on it is to be written anew.
     rewrite_at: u64,
+    /// What it must get shorter by when there is no room, to be written anew.
+    rewrite_for: u64,
+    /// How much room for the next file was asked for.
+    spare: u64,
     buffer: Vec<u8>,
 }
 
@@ -87,6 +99,8 @@ pub(super) struct Contents {
     /// How many bytes of it are good, and how many of these are the base.
     length: u64,
     base: u64,
+    /// How many bytes of something else follow.
+    dropped: u64,
 }
 
 /// Why a commit didn't happen.
@@ -112,22 +126,28 @@ impl Log {
         let log = match newest {
             None => {
                 let state = State::new(1);
-                let log = write_new(folder, 1, &[])?.install(folder, &[])?;
+                let log = write_new(folder, 1, &[])?;
+                let log = log.complete(&**folder, &[])?.install(folder)?;
                 (log, state)
             }
             Some(revision) => {
                 let name = name_of(revision);
                 let contents = read(&**folder, &name)?;
                 let state = contents.state(&name)?;
-                let file = folder.append(&name, contents.length);
-                let log = Self {
-                    file: file.map_err(failed(&name))?,
-                    folder: Arc::clone(folder),
-                    name,
-                    length: contents.length,
-                    rewrite_at: outweighed(contents.base),
-                    buffer: Vec::new(),
-                };
+                if contents.dropped > 0 {
+                    tracing::warn!(
+                        file = name,
+                        at = contents.length,
+                        bytes = contents.dropped,
+                        revision = contents.revision,
+                        "the store's last record is not whole and is dropped: a crash cut a write \
+                         short that nobody was told of. If there was no crash, the disk has lost \
+                         what was acknowledged: compare the objects with a backup"
+                    );
+                }
+                let file = folder.append(&name, contents.length, contents.dropped == 0);
+                let file = file.map_err(failed(&name))?;
+                let log = Self::of(folder, (name, file), contents.length, contents.base);
                 (log, state)
             }
         };
@@ -142,6 +162,50 @@ impl Log {
             }
         }
         Ok(log)
+    }
+
+    fn of(
+        folder: &Arc<dyn Folder>,
+        (name, file): (String, Box<dyn Appended>),
+        length: u64,
+        base: u64,
+    ) -> Self {
+        Self {
+            folder: Arc::clone(folder),
+            name,
+            file,
+            length,
+            rewrite_at: outweighed(base),
+            rewrite_for: GAIN,
+            spare: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Sees to room for so many bytes, and for a few deletions after them.
+    pub(super) fn reserve(&mut self, bytes: u64) -> io::Result<()> {
+        self.file.reserve(bytes)
+    }
+
+    /// Whether the file can be written: a zero behind its end is no record.
+    pub(super) fn probe(&mut self) -> io::Result<()> {
+        self.spare = 0;
+        // For more than the next write alone, or it would be full again at once.
+        self.file.reserve(GAIN)?;
+        self.file.touch()
+    }
+
+    /// Keeps room for a file of all objects, so that on a full disk it can be written anew.
+    pub(super) fn keep_spare(&mut self, weight: u64) {
+        let wanted = (weight + STEP / 2).next_multiple_of(STEP);
+        if wanted <= self.spare {
+            return;
+        }
+        // Tried once for each step, whatever comes of it.
+        self.spare = wanted;
+        if let Err(error) = self.folder.provide(wanted) {
+            tracing::debug!(%error, bytes = wanted, "there is no room for a spare file");
+        }
     }
 
     /// Writes a group and waits until it is on the medium.
@@ -166,24 +230,25 @@ impl Log {
         &self.buffer
     }
 
-    /// Whether the groups outweigh the base.
-    pub(super) fn wants_rewriting(&self) -> bool {
-        self.length > self.rewrite_at
+    /// Whether the groups outweigh the base, or whether there is room to be gained that is needed.
+    pub(super) fn wants_rewriting(&self, weight: u64, full: bool) -> bool {
+        self.length > self.rewrite_at || full && self.length >= weight + self.rewrite_for
     }
 
     /// Puts off what failed until there is something to be gained by another try: each one writes
     /// all objects, and on a full disk takes the last room from the writes themselves.
-    pub(super) fn postpone_rewriting(&mut self) {
+    pub(super) fn postpone_rewriting(&mut self, weight: u64) {
         self.rewrite_at = self.length + REWRITE_BYTES / 8;
+        self.rewrite_for = self.length.saturating_sub(weight) + GAIN;
     }
 
     pub(super) fn folder(&self) -> &Arc<dyn Folder> {
         &self.folder
     }
 
-    /// Goes on with a new file, to which the groups since its base are added first.
-    pub(super) fn replace(&mut self, fresh: Fresh, since: &[Vec<u8>]) -> Result<(), LogError> {
-        let old = std::mem::replace(self, fresh.install(&Arc::clone(&self.folder), since)?);
+    /// Goes on with a new file that has everything.
+    pub(super) fn replace(&mut self, whole: Whole) -> Result<(), LogError> {
+        let old = std::mem::replace(self, whole.install(&Arc::clone(&self.folder))?);
         // The old one would be removed at the next start too.
         if let Err(error) = self.folder.remove(&old.name) {
             tracing::debug!(%error, name = old.name, "could not remove the store's old file");
@@ -206,35 +271,59 @@ pub(super) struct Fresh {
 }
 
 impl Fresh {
-    /// Puts it in the place of whatever is there.
-    pub(super) fn install(
+    /// Adds the groups since its base. If that fails nothing is lost: it isn't in use.
+    pub(super) fn complete(
         mut self,
-        folder: &Arc<dyn Folder>,
+        folder: &dyn Folder,
         since: &[Vec<u8>],
-    ) -> Result<Log, LogError> {
+    ) -> Result<Whole, LogError> {
         let mut length = self.base;
         let mut run = || {
             for group in since {
                 self.file.append(group)?;
                 length += group.len() as u64;
             }
-            self.file.sync()?;
-            folder.rename(&format!("{}{UNFINISHED}", self.name), &self.name)?;
+            self.file.trim()?;
+            self.file.sync()
+        };
+        match run() {
+            Ok(()) => Ok(Whole {
+                fresh: self,
+                length,
+            }),
+            Err(source) => Err(given_up(folder, self.name, source)),
+        }
+    }
+}
+
+/// A new file with everything that was acknowledged.
+#[derive(Debug)]
+pub(super) struct Whole {
+    fresh: Fresh,
+    length: u64,
+}
+
+impl Whole {
+    /// Puts it in the place of whatever is there. If that fails, nobody knows which of the two a
+    /// restart finds.
+    pub(super) fn install(self, folder: &Arc<dyn Folder>) -> Result<Log, LogError> {
+        let Fresh { file, name, base } = self.fresh;
+        let run = || {
+            folder.rename(&format!("{name}{UNFINISHED}"), &name)?;
             folder.sync()
         };
         if let Err(source) = run() {
-            let name = self.name;
             return Err(LogError::File { name, source });
         }
-        Ok(Log {
-            folder: Arc::clone(folder),
-            name: self.name,
-            file: self.file,
-            length,
-            rewrite_at: outweighed(self.base),
-            buffer: Vec::new(),
-        })
+        Ok(Log::of(folder, (name, file), self.length, base))
     }
+}
+
+/// The room of a file that couldn't be written is needed; what can't be removed now is at the
+/// next start.
+fn given_up(folder: &dyn Folder, name: String, source: io::Error) -> LogError {
+    drop(folder.remove(&format!("{name}{UNFINISHED}")));
+    LogError::File { name, source }
 }
 
 /// Writes a base under a name that no start takes for a whole file.
@@ -252,11 +341,7 @@ pub(super) fn write_new(
     };
     match run() {
         Ok((file, base)) => Ok(Fresh { file, name, base }),
-        Err(source) => {
-            // The room is needed; what can't be removed now is at the next start.
-            drop(folder.remove(&format!("{name}{UNFINISHED}")));
-            Err(LogError::File { name, source })
-        }
+        Err(source) => Err(given_up(&**folder, name, source)),
     }
 }
 
@@ -307,6 +392,7 @@ pub(super) fn read_frames(reader: impl io::Read, name: &str) -> Result<Contents,
         objects: BTreeMap::new(),
         length: 0,
         base: 0,
+        dropped: 0,
     };
     let mut begun = false;
     loop {
@@ -322,8 +408,11 @@ pub(super) fn read_frames(reader: impl io::Read, name: &str) -> Result<Contents,
         let payload = match next {
             Next::Frame(payload) => payload,
             // A base is whole before its file gets its name.
-            Next::End if contents.base > 0 => break,
-            Next::End | Next::Damage => return Err(damaged()),
+            Next::End { unfinished } if contents.base > 0 => {
+                contents.dropped = unfinished;
+                break;
+            }
+            Next::End { .. } | Next::Damage => return Err(damaged()),
         };
         match (record::read(&payload).ok_or_else(damaged)?, begun) {
             (Record::Begin { format }, false) if format > FORMAT => {

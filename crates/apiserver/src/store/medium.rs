@@ -8,10 +8,17 @@ use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
 use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 
-/// How far a file reaches beyond what is in it. A flush that need not make the file longer as
-/// well is a third quicker; the zeros behind the last frame are no frame.
+/// How far a file reaches beyond what is in it. Nothing changes but bytes that are there already
+/// when it is flushed, which takes half as long as if it grew; the zeros behind the last frame
+/// are no frame.
 const AHEAD: u64 = 256 << 10;
+/// How much of that is kept for when there is no room for more.
+const KEPT: u64 = 128 << 10;
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+/// The file whose room is kept for the next that is made.
+const SPARE: &str = "spare";
 
 /// A folder of files that are only ever appended to.
 pub(super) trait Folder: fmt::Debug + Send + Sync {
@@ -19,10 +26,13 @@ pub(super) trait Folder: fmt::Debug + Send + Sync {
     fn list(&self) -> io::Result<Vec<String>>;
     /// Reads a file from its beginning.
     fn read(&self, name: &str) -> io::Result<Box<dyn Read + '_>>;
-    /// Makes a new, empty file; one of this name is replaced.
+    /// Keeps so much room for the next file that is made.
+    fn provide(&self, bytes: u64) -> io::Result<()>;
+    /// Makes a new, empty file in the room that is kept; one of this name is replaced.
     fn create(&self, name: &str) -> io::Result<Box<dyn Appended>>;
-    /// Opens a file to append to it, behind its first `length` bytes; what follows is cut off.
-    fn append(&self, name: &str, length: u64) -> io::Result<Box<dyn Appended>>;
+    /// Opens a file to append to it, behind its first `length` bytes. What follows is nothing but
+    /// zeros, or else is cut off.
+    fn append(&self, name: &str, length: u64, zeros: bool) -> io::Result<Box<dyn Appended>>;
     /// Gives a file another name; one that has it already is replaced.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
@@ -33,12 +43,19 @@ pub(super) trait Folder: fmt::Debug + Send + Sync {
 
 /// A file that is being written.
 pub(super) trait Appended: fmt::Debug + Send {
+    /// Sees to it that so many bytes can be added, and still a few after them when there is no
+    /// room for any more.
+    fn reserve(&mut self, bytes: u64) -> io::Result<()>;
     /// Adds bytes at the end.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Waits until all of it is on the medium.
     fn sync(&mut self) -> io::Result<()>;
     /// Cuts it off behind this many bytes.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
+    /// Writes a zero behind its end, to find out whether that can be done.
+    fn touch(&mut self) -> io::Result<()>;
+    /// Gives back room far behind its end.
+    fn trim(&mut self) -> io::Result<()>;
 }
 
 /// A real folder.
@@ -74,27 +91,56 @@ impl Folder for Directory {
         )))
     }
 
+    fn provide(&self, bytes: u64) -> io::Result<()> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.path.join(SPARE))?;
+        let length = file.metadata()?.len();
+        if length >= bytes {
+            return Ok(());
+        }
+        fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(|error| {
+            // What was found of it must not be missing elsewhere.
+            drop(file.set_len(length));
+            error.into()
+        })
+    }
+
     fn create(&self, name: &str) -> io::Result<Box<dyn Appended>> {
         let path = self.path.join(name);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
+        let spare = fs::rename(self.path.join(SPARE), &path).is_ok();
         let file = OpenOptions::new()
             .write(true)
-            .create_new(true)
+            .create_new(!spare)
             .mode(0o600)
             .open(path)?;
-        Ok(Box::new(Real::new(file, 0)))
+        let reserved = file.metadata()?.len();
+        Ok(Box::new(Real {
+            file,
+            length: 0,
+            reserved,
+        }))
     }
 
-    fn append(&self, name: &str, length: u64) -> io::Result<Box<dyn Appended>> {
+    fn append(&self, name: &str, length: u64, zeros: bool) -> io::Result<Box<dyn Appended>> {
         let file = OpenOptions::new().write(true).open(self.path.join(name))?;
-        if file.metadata()?.len() != length {
+        if !zeros {
             file.set_len(length)?;
             file.sync_all()?;
         }
-        Ok(Box::new(Real::new(file, length)))
+        let reserved = file.metadata()?.len();
+        Ok(Box::new(Real {
+            file,
+            length,
+            reserved,
+        }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -115,31 +161,57 @@ struct Real {
     file: File,
     /// How much of it was written.
     length: u64,
-    /// How long it is on the medium.
+    /// How long it is on the medium; as long as can be where nobody knows.
     reserved: u64,
 }
 
 impl Real {
-    fn new(file: File, length: u64) -> Self {
-        Self {
-            file,
-            length,
-            reserved: length,
+    /// Makes it so long on the medium, with zeros: room that was never written is marked as
+    /// written by the flush of what is put there, which takes longer.
+    fn reach(&mut self, end: u64) -> io::Result<()> {
+        let from = self.reserved;
+        let reached = match fallocate(&self.file, FallocateFlags::empty(), from, end - from) {
+            Ok(()) => self.fill(from, end),
+            Err(error @ (Errno::NOSPC | Errno::DQUOT)) => Err(error.into()),
+            // Where that can't be done, the file grows with every write.
+            Err(_) => {
+                self.reserved = u64::MAX;
+                return Ok(());
+            }
+        };
+        match reached {
+            Ok(()) => self.reserved = end,
+            // Some of it may have been found, and must not be missing elsewhere.
+            Err(_) => self.file.set_len(from)?,
         }
+        reached
+    }
+
+    fn fill(&self, from: u64, end: u64) -> io::Result<()> {
+        let mut at = from;
+        while at < end {
+            let rest = usize::try_from(end - at).unwrap_or(usize::MAX);
+            let piece = &ZEROS[..ZEROS.len().min(rest)];
+            self.file.write_all_at(piece, at)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
     }
 }
 
 impl Appended for Real {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let end = self.length + bytes.len() as u64;
-        if end > self.reserved {
-            let wanted = end + AHEAD - self.reserved;
-            let reserved = fallocate(&self.file, FallocateFlags::empty(), self.reserved, wanted);
-            // Where that can't be done, the file grows with every write.
-            self.reserved = reserved.map_or(u64::MAX, |()| end + AHEAD);
+    fn reserve(&mut self, bytes: u64) -> io::Result<()> {
+        let end = self.length + bytes + KEPT;
+        if end <= self.reserved {
+            return Ok(());
         }
+        self.reach(end + AHEAD).or_else(|_| self.reach(end))
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, self.length)?;
-        self.length = end;
+        self.length += bytes.len() as u64;
+        self.reserved = self.reserved.max(self.length);
         Ok(())
     }
 
@@ -150,6 +222,22 @@ impl Appended for Real {
     fn truncate(&mut self, length: u64) -> io::Result<()> {
         self.file.set_len(length)?;
         (self.length, self.reserved) = (length, length);
+        // What is kept for when there is no room is wanted now, if it can still be had.
+        drop(self.reserve(0));
+        Ok(())
+    }
+
+    fn touch(&mut self) -> io::Result<()> {
+        self.file.write_all_at(&[0], self.length)?;
+        self.file.sync_data()
+    }
+
+    fn trim(&mut self) -> io::Result<()> {
+        let end = self.length + KEPT + AHEAD;
+        if self.reserved > end && self.reserved < u64::MAX {
+            self.file.set_len(end)?;
+            self.reserved = end;
+        }
         Ok(())
     }
 }
@@ -158,19 +246,23 @@ impl Appended for Real {
 mod tests {
     use super::*;
 
+    fn content(directory: &Directory, name: &str) -> Vec<u8> {
+        let mut all = Vec::new();
+        directory.read(name).unwrap().read_to_end(&mut all).unwrap();
+        all
+    }
+
     #[test]
-    fn a_file_reaches_beyond_its_end_and_is_cut_there_when_it_is_opened() {
+    fn a_file_reaches_beyond_its_end_and_is_cut_there_if_something_else_follows() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
         let directory = Directory::open(folder.path().to_owned()).unwrap();
-        let content = || {
-            let mut all = Vec::new();
-            directory.read("f").unwrap().read_to_end(&mut all).unwrap();
-            all
-        };
+        let content = || content(&directory, "f");
         let mut file = directory.create("f").unwrap();
+        file.reserve(3).unwrap();
         file.append(b"one").unwrap();
         let long = fs::metadata(&path).unwrap().len();
+        file.reserve(3).unwrap();
         file.append(b"two").unwrap();
         file.sync().unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), long, "it did not grow");
@@ -178,14 +270,46 @@ mod tests {
         assert!(content()[6..].iter().all(|byte| *byte == 0));
 
         file.truncate(3).unwrap();
+        file.reserve(AHEAD).unwrap();
         file.append(b"three").unwrap();
         assert_eq!(content()[..8], *b"onethree");
         assert!(content()[8..].iter().all(|byte| *byte == 0));
 
         drop(file);
-        let mut file = directory.append("f", 8).unwrap();
+        let long = fs::metadata(&path).unwrap().len();
+        let mut file = directory.append("f", 8, true).unwrap();
+        file.reserve(3).unwrap();
+        assert_eq!(
+            fs::metadata(&path).unwrap().len(),
+            long,
+            "what it had it keeps"
+        );
+        file.append(b"four").unwrap();
+        assert_eq!(content()[..13], *b"onethreefour\0");
+        drop(file);
+        let mut file = directory.append("f", 8, false).unwrap();
         assert_eq!(content(), b"onethree");
         file.append(&vec![1; AHEAD as usize * 2]).unwrap();
         assert_eq!(content()[..9], *b"onethree\x01");
+    }
+
+    #[test]
+    fn the_next_file_takes_the_room_that_is_kept_and_gives_back_what_it_does_not_need() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::open(folder.path().to_owned()).unwrap();
+        for bytes in [1 << 20, 4 << 20, 1 << 20] {
+            directory.provide(bytes).unwrap();
+        }
+        let length = |name: &str| fs::metadata(folder.path().join(name)).unwrap().len();
+        assert_eq!(length(SPARE), 4 << 20, "it doesn't shrink");
+        let mut file = directory.create("f").unwrap();
+        assert_eq!(directory.list().unwrap(), ["f"]);
+        file.append(b"one").unwrap();
+        assert_eq!(length("f"), 4 << 20);
+        assert_eq!(content(&directory, "f")[..4], *b"one\0");
+        file.trim().unwrap();
+        assert_eq!(length("f"), 3 + KEPT + AHEAD);
+        file.reserve(3).unwrap();
+        assert_eq!(length("f"), 3 + KEPT + AHEAD);
     }
 }

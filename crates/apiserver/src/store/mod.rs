@@ -10,6 +10,7 @@ mod backup;
 mod batch;
 mod feed;
 mod frame;
+mod health;
 mod key;
 mod log;
 mod medium;
@@ -26,14 +27,16 @@ mod writer;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use backup::{BackupError, REVISION_GAP, Summary, backup, restore};
 pub use batch::{Change, Expect, Write};
 pub use feed::{Feed, Scope};
+pub use health::Health;
 pub use key::Key;
 pub use log::LogError;
 pub(crate) use object::line;
@@ -67,12 +70,9 @@ pub enum WriteError {
     /// The object that the write requires is absent or being deleted.
     #[error("{0} doesn't exist or is being deleted")]
     Required(Key),
-    /// The file can't be written at the moment, for want of space perhaps. Nothing changed.
-    #[error("the store can't be written ({0}); mend that and try again")]
-    Unwritten(Arc<str>),
-    /// The file can't be written any more. What is acknowledged stays readable.
-    #[error("the store can't be written since an earlier failure ({0}); restart to go on")]
-    Broken(Arc<str>),
+    /// The file can't be written, for want of room perhaps. Nothing changed.
+    #[error("{0}")]
+    Unwritten(Health),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
@@ -107,6 +107,11 @@ pub enum OpenError {
     },
 }
 
+/// How long the remains of a process that was killed may keep its lock.
+const REMAINS: Duration = Duration::from_millis(500);
+/// How often to look whether they are gone; the kernel has no event for it that can't block for good.
+const LOOK: Duration = Duration::from_millis(5);
+
 /// Keeps every other process out until the file is dropped.
 fn claim(folder: &Path) -> Result<File, OpenError> {
     let path = folder.join("lock");
@@ -121,12 +126,17 @@ fn claim(folder: &Path) -> Result<File, OpenError> {
         .mode(0o600)
         .open(&path)
         .map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
-            path: folder.to_owned(),
-        }),
-        Err(TryLockError::Error(source)) => Err(failed(source)),
+    let since = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if since.elapsed() < REMAINS => std::thread::sleep(LOOK),
+            Err(TryLockError::WouldBlock) => {
+                let path = folder.to_owned();
+                return Err(OpenError::InUse { path });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
     }
 }
 
@@ -134,6 +144,7 @@ fn claim(folder: &Path) -> Result<File, OpenError> {
 #[derive(Debug, Clone)]
 pub struct Store {
     state: Arc<RwLock<State>>,
+    health: Arc<watch::Sender<Health>>,
     backend: Arc<Backend>,
 }
 
@@ -141,10 +152,8 @@ pub struct Store {
 enum Backend {
     Memory,
     Disk {
-        queue: Mutex<Option<mpsc::Sender<writer::Queued>>>,
+        queue: Mutex<Option<mpsc::Sender<writer::Task>>>,
         thread: Mutex<Option<JoinHandle<()>>>,
-        /// Set once, by the writer, when a commit failed.
-        broken: Arc<OnceLock<Arc<str>>>,
     },
 }
 
@@ -154,6 +163,7 @@ impl Store {
         match storage {
             Storage::Memory => Ok(Self {
                 state: Arc::new(RwLock::new(State::new(1))),
+                health: Arc::default(),
                 backend: Arc::new(Backend::Memory),
             }),
             Storage::Disk(path) => {
@@ -177,29 +187,48 @@ impl Store {
     /// A store on a log that was read already.
     fn on(log: log::Log, state: State, lock: Option<File>) -> std::io::Result<Self> {
         let state = Arc::new(RwLock::new(state));
-        let broken = Arc::new(OnceLock::new());
+        let health = Arc::default();
         let shared = writer::Shared {
             state: Arc::clone(&state),
-            broken: Arc::clone(&broken),
+            health: Arc::clone(&health),
         };
         let (queue, thread) = writer::start(log, shared, lock)?;
         let backend = Backend::Disk {
             queue: Mutex::new(Some(queue)),
             thread: Mutex::new(Some(thread)),
-            broken,
         };
         Ok(Self {
             state,
+            health,
             backend: Arc::new(backend),
         })
     }
 
-    /// Why writes fail, if they do.
-    pub fn failure(&self) -> Option<Arc<str>> {
-        match &*self.backend {
-            Backend::Memory => None,
-            Backend::Disk { broken, .. } => broken.get().cloned(),
+    /// How the store is, as far as the last write has shown.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+
+    /// How the store is. If the last write failed, what it failed for is looked at again.
+    pub async fn look(&self) -> Health {
+        let now = self.health.borrow().clone();
+        if now.is_well() {
+            return now;
         }
+        let (answer, answered) = oneshot::channel();
+        if self.queue(writer::Task::Look(answer)).await.is_ok() {
+            drop(answered.await);
+        }
+        self.health.borrow().clone()
+    }
+
+    async fn queue(&self, task: writer::Task) -> Result<(), WriteError> {
+        let Backend::Disk { queue, .. } = &*self.backend else {
+            return Ok(());
+        };
+        let queue = queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let queue = queue.ok_or(WriteError::Closed)?;
+        queue.send(task).await.map_err(|_| WriteError::Closed)
     }
 
     /// Carries a write out. When this returns `Ok`, the write is durable and visible.
@@ -216,13 +245,9 @@ impl Store {
                 news.tell();
                 Ok(object)
             }
-            Backend::Disk { queue, .. } => {
-                let queue = queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let queue = queue.ok_or(WriteError::Closed)?;
+            Backend::Disk { .. } => {
                 let (answer, answered) = oneshot::channel();
-                let queued = writer::Queued { write, answer };
-                queue.send(queued).await.map_err(|_| WriteError::Closed)?;
-                drop(queue);
+                self.queue(writer::Task::Write { write, answer }).await?;
                 answered.await.map_err(|_| WriteError::Closed)?
             }
         }

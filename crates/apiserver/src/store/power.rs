@@ -14,7 +14,7 @@ use super::log::{Log, write_new};
 use super::medium::{Appended, Folder};
 use super::object::Draft;
 use super::state::State;
-use super::{Key, OpenError, Storage, Store};
+use super::{Health, Key, OpenError, Storage, Store, WriteError};
 
 const SECTOR: usize = 64;
 
@@ -144,7 +144,10 @@ impl Cuttable {
 struct Opened {
     disk: Cuttable,
     inode: usize,
+    length: usize,
 }
+
+const SPARE: &str = "spare";
 
 impl Folder for Cuttable {
     fn list(&self) -> io::Result<Vec<String>> {
@@ -161,19 +164,43 @@ impl Folder for Cuttable {
         Ok(Box::new(io::Cursor::new(content)))
     }
 
+    fn provide(&self, _bytes: u64) -> io::Result<()> {
+        let mut disk = self.disk();
+        disk.call()?;
+        if !disk.names.contains_key(SPARE) {
+            let inode = disk.inodes.len();
+            // Enough for some of the files, not for all.
+            let versions = vec![Vec::new(), vec![0; 8 * SECTOR]];
+            disk.inodes.push(Inode { versions });
+            disk.rename_all(Naming::Link(SPARE.to_owned(), inode));
+        }
+        Ok(())
+    }
+
     fn create(&self, name: &str) -> io::Result<Box<dyn Appended>> {
         let mut disk = self.disk();
         disk.call()?;
-        let inode = disk.inodes.len();
-        disk.inodes.push(Inode {
-            versions: vec![Vec::new()],
-        });
-        disk.rename_all(Naming::Link(name.to_owned(), inode));
-        let disk = self.clone();
-        Ok(Box::new(Opened { disk, inode }))
+        let inode = match disk.names.get(SPARE).copied() {
+            Some(spare) => {
+                disk.rename_all(Naming::Rename(SPARE.to_owned(), name.to_owned(), spare));
+                spare
+            }
+            None => {
+                let inode = disk.inodes.len();
+                let versions = vec![Vec::new()];
+                disk.inodes.push(Inode { versions });
+                disk.rename_all(Naming::Link(name.to_owned(), inode));
+                inode
+            }
+        };
+        Ok(Box::new(Opened {
+            disk: self.clone(),
+            inode,
+            length: 0,
+        }))
     }
 
-    fn append(&self, name: &str, length: u64) -> io::Result<Box<dyn Appended>> {
+    fn append(&self, name: &str, length: u64, zeros: bool) -> io::Result<Box<dyn Appended>> {
         let inode = {
             let mut disk = self.disk();
             disk.call()?;
@@ -182,9 +209,12 @@ impl Folder for Cuttable {
         let mut opened = Opened {
             disk: self.clone(),
             inode,
+            length: usize::try_from(length).unwrap(),
         };
-        opened.truncate(length)?;
-        opened.sync()?;
+        if !zeros {
+            opened.truncate(length)?;
+            opened.sync()?;
+        }
         Ok(Box::new(opened))
     }
 
@@ -228,8 +258,18 @@ impl Opened {
 }
 
 impl Appended for Opened {
+    fn reserve(&mut self, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.change(|content| content.extend_from_slice(bytes))
+        let (from, end) = (self.length, self.length + bytes.len());
+        self.change(|content| {
+            content.resize(content.len().max(end), 0);
+            content[from..end].copy_from_slice(bytes);
+        })?;
+        self.length = end;
+        Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -241,8 +281,18 @@ impl Appended for Opened {
     }
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {
-        let length = usize::try_from(length).unwrap();
+        self.length = usize::try_from(length).unwrap();
+        let length = self.length;
         self.change(|content| content.truncate(length))
+    }
+
+    fn touch(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn trim(&mut self) -> io::Result<()> {
+        let end = self.length + SECTOR;
+        self.change(|content| content.truncate(end))
     }
 }
 
@@ -305,6 +355,7 @@ fn write_until_the_cut(folder: &Cuttable, dice: &mut Dice, groups: usize) -> His
         if batch.events().is_empty() {
             continue;
         }
+        log.keep_spare(state.weight());
         let committed = log.commit(&batch);
         drop(state.apply(batch));
         history.pictures.push((state.revision(), picture(&state)));
@@ -330,7 +381,8 @@ fn write_until_the_cut(folder: &Cuttable, dice: &mut Dice, groups: usize) -> His
                 history.acknowledged = history.pictures.len() - 1;
                 since.push(log.last_group().to_vec());
             }
-            if log.replace(fresh, &since).is_err() {
+            let whole = fresh.complete(folder, &since);
+            if whole.and_then(|whole| log.replace(whole)).is_err() {
                 return history;
             }
         }
@@ -399,7 +451,8 @@ fn a_changed_byte_is_found_or_stands_where_nothing_was_acknowledged() {
     let history = write_until_the_cut(&folder, &mut Dice(7), 10);
     let (name, inode) = {
         let disk = folder.disk();
-        let (name, inode) = disk.names.iter().next().unwrap();
+        let mut names = disk.names.iter();
+        let (name, inode) = names.find(|(name, _)| *name != SPARE).unwrap();
         (name.clone(), *inode)
     };
     let whole = folder.disk().inodes[inode].now().to_vec();
@@ -423,10 +476,21 @@ async fn a_full_disk_refuses_writes_until_there_is_room_again() {
     struct Full(Cuttable, Arc<std::sync::atomic::AtomicBool>);
     #[derive(Debug)]
     struct FullFile(Box<dyn Appended>, Arc<std::sync::atomic::AtomicBool>);
+    impl FullFile {
+        fn is_full(&self) -> bool {
+            self.1.load(std::sync::atomic::Ordering::SeqCst)
+        }
+    }
     impl Appended for FullFile {
+        fn reserve(&mut self, bytes: u64) -> io::Result<()> {
+            if self.is_full() {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.0.reserve(bytes)
+        }
         fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-            if self.1.load(std::sync::atomic::Ordering::SeqCst) {
-                // Half of it still fits.
+            // Of what is long, half still fits.
+            if self.is_full() && bytes.len() > 1000 {
                 self.0.append(&bytes[..bytes.len() / 2])?;
                 return Err(io::ErrorKind::StorageFull.into());
             }
@@ -438,6 +502,12 @@ async fn a_full_disk_refuses_writes_until_there_is_room_again() {
         fn truncate(&mut self, length: u64) -> io::Result<()> {
             self.0.truncate(length)
         }
+        fn touch(&mut self) -> io::Result<()> {
+            self.0.touch()
+        }
+        fn trim(&mut self) -> io::Result<()> {
+            self.0.trim()
+        }
     }
     impl Folder for Full {
         fn list(&self) -> io::Result<Vec<String>> {
@@ -446,15 +516,18 @@ async fn a_full_disk_refuses_writes_until_there_is_room_again() {
         fn read(&self, name: &str) -> io::Result<Box<dyn Read + '_>> {
             self.0.read(name)
         }
+        fn provide(&self, bytes: u64) -> io::Result<()> {
+            self.0.provide(bytes)
+        }
         fn create(&self, name: &str) -> io::Result<Box<dyn Appended>> {
             Ok(Box::new(FullFile(
                 self.0.create(name)?,
                 Arc::clone(&self.1),
             )))
         }
-        fn append(&self, name: &str, length: u64) -> io::Result<Box<dyn Appended>> {
+        fn append(&self, name: &str, length: u64, zeros: bool) -> io::Result<Box<dyn Appended>> {
             Ok(Box::new(FullFile(
-                self.0.append(name, length)?,
+                self.0.append(name, length, zeros)?,
                 Arc::clone(&self.1),
             )))
         }
@@ -480,22 +553,52 @@ async fn a_full_disk_refuses_writes_until_there_is_room_again() {
         expect: Expect::Absent,
         requires: None,
     };
-    store.write(create("a")).await.unwrap();
+    let made = store.write(create("a")).await.unwrap();
+    let kept = store.write(create("kept")).await.unwrap();
     full.store(true, std::sync::atomic::Ordering::SeqCst);
     let refused = store.write(create("b")).await.unwrap_err();
+    let is_full = |health: &Health| matches!(health, Health::Full(_));
     assert!(
-        matches!(refused, super::WriteError::Unwritten(_)),
+        matches!(&refused, WriteError::Unwritten(health) if is_full(health)),
         "{refused}"
     );
-    assert!(store.failure().is_none() && store.get(&create("b").key).is_none());
+    assert!(is_full(&store.look().await) && store.get(&create("b").key).is_none());
+    // What makes less of it is taken, and what grows isn't.
+    let delete = |name: &str, revision| Write {
+        change: Change::Delete,
+        expect: Expect::Revision(revision),
+        ..create(name)
+    };
+    store.write(delete("a", made.revision)).await.unwrap();
+    let long = "x".repeat(2000);
+    let leaving = json!({ "metadata": { "name": "kept", "deletionTimestamp": "now" }, "x": long });
+    let leaving = Write {
+        change: Change::Put(Draft::new(&leaving)),
+        expect: Expect::Revision(kept.revision),
+        ..create("kept")
+    };
+    // It takes what is kept for it, until that is used up.
+    store.write(leaving).await.unwrap_err();
+    assert!(is_full(&store.look().await));
     // A file that could not be written anew doesn't keep the room it took.
-    assert!(write_new(&folder, 5, &[]).is_err());
-    assert_eq!(disk.list().unwrap().len(), 1, "{:?}", disk.list());
+    let long = Arc::new(Draft::new(&json!({ "x": long })).at(5));
+    assert!(write_new(&folder, 5, &[(create("b").key, long)]).is_err());
+    let names = disk.list().unwrap();
+    assert!(
+        !names.iter().any(|name| name.ends_with(".new")),
+        "{names:?}"
+    );
     full.store(false, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(
+        store.look().await,
+        Health::Well,
+        "it is seen without a write"
+    );
     store.write(create("b")).await.unwrap();
     store.close().await;
     let (_, found) = Log::open(&disk.shared()).unwrap();
-    assert_eq!(picture(&found).len(), 2);
+    let names: Vec<String> = picture(&found).into_keys().collect();
+    assert_eq!(names, ["b", "kept"]);
 }
 
 #[test]

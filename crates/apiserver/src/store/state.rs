@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::Key;
 use super::audience::{Audience, News};
-use super::batch::Batch;
+use super::batch::{Batch, OVERHEAD};
 use super::feed::Scope;
 use super::object::{Sort, Stored};
 
@@ -59,6 +59,8 @@ pub struct State {
     base: u64,
     resources: BTreeMap<Arc<str>, Resource>,
     dependents: BTreeMap<Box<str>, BTreeSet<Key>>,
+    /// How long a file of all objects is, at most.
+    weight: u64,
     revisions: watch::Sender<u64>,
 }
 
@@ -98,6 +100,7 @@ impl State {
             base: revision,
             resources: BTreeMap::new(),
             dependents: BTreeMap::new(),
+            weight: 0,
             revisions: watch::Sender::new(revision),
         }
     }
@@ -112,6 +115,11 @@ impl State {
     /// The newest revision.
     pub fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// How long a file of all objects is, at most.
+    pub(super) fn weight(&self) -> u64 {
+        self.weight
     }
 
     /// The object under this key.
@@ -287,6 +295,9 @@ impl State {
     }
 
     fn index(&mut self, key: &Key, before: Option<&Arc<Stored>>, now: Option<&Arc<Stored>>) {
+        let weight = |object: &Arc<Stored>| (key.len() + object.json.len()) as u64 + OVERHEAD;
+        self.weight += now.map_or(0, weight);
+        self.weight -= before.map_or(0, weight);
         for owner in before.iter().flat_map(|object| &object.meta.owners) {
             if let Some(keys) = self.dependents.get_mut(owner) {
                 keys.remove(key);

@@ -6,17 +6,19 @@
 //! that is being written anew beside it.
 
 use std::fs::File;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::mpsc::{self as handover, TryRecvError};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
-use super::WriteError;
 use super::audience::Herald;
 use super::batch::{Batch, Write};
+use super::health::is_full;
 use super::log::{CommitError, Fresh, Log, LogError, write_new};
 use super::object::Stored;
 use super::state::State;
+use super::{Health, WriteError};
 
 /// The most writes that share one flush; bounds the latency of the first of them.
 const GROUP: usize = 512;
@@ -25,18 +27,21 @@ const QUEUE: usize = 4096;
 
 type Answer = Result<Arc<Stored>, WriteError>;
 
-pub(super) struct Queued {
-    pub(super) write: Write,
-    pub(super) answer: oneshot::Sender<Answer>,
+/// What the writer is asked for.
+pub(super) enum Task {
+    /// To carry out a write.
+    Write {
+        write: Write,
+        answer: oneshot::Sender<Answer>,
+    },
+    /// To see whether what failed would succeed now, and what became of a new file.
+    Look(oneshot::Sender<()>),
 }
 
 /// What the writer shares with the readers.
 pub(super) struct Shared {
     pub(super) state: Arc<RwLock<State>>,
-    /// Why nothing can be written any more. After a failed flush nobody knows what is on
-    /// the medium, so no later write may claim to follow it. Reads go on; a restart reads
-    /// the truth from the file.
-    pub(super) broken: Arc<OnceLock<Arc<str>>>,
+    pub(super) health: Arc<watch::Sender<Health>>,
 }
 
 /// Starts the writer's thread, which ends when all senders are gone and the queue is empty.
@@ -44,13 +49,19 @@ pub(super) fn start(
     log: Log,
     shared: Shared,
     lock: Option<File>,
-) -> std::io::Result<(mpsc::Sender<Queued>, JoinHandle<()>)> {
+) -> std::io::Result<(mpsc::Sender<Task>, JoinHandle<()>)> {
     let (sender, receiver) = mpsc::channel(QUEUE);
-    let herald = Herald::start()?;
+    let writer = Writer {
+        log,
+        shared,
+        herald: Herald::start()?,
+        rewriting: None,
+        itself: sender.downgrade(),
+    };
     let thread = std::thread::Builder::new()
         .name("store-writer".to_owned())
         .spawn(move || {
-            Writer::new(log, shared, herald).run(receiver);
+            writer.run(receiver);
             // Held as long as the file may be written.
             drop(lock);
         })?;
@@ -62,75 +73,146 @@ struct Writer {
     shared: Shared,
     herald: Herald,
     rewriting: Option<Rewriting>,
+    /// The queue, for a new file to tell that it is there.
+    itself: mpsc::WeakSender<Task>,
 }
 
 /// A new file that another thread writes, and the groups it doesn't have.
 struct Rewriting {
-    thread: JoinHandle<Result<Fresh, LogError>>,
+    outcome: handover::Receiver<Result<Fresh, LogError>>,
     since: Vec<Vec<u8>>,
 }
 
 impl Writer {
-    fn new(log: Log, shared: Shared, herald: Herald) -> Self {
-        Self {
-            log,
-            shared,
-            herald,
-            rewriting: None,
-        }
-    }
-
-    fn run(mut self, mut queue: mpsc::Receiver<Queued>) {
+    fn run(mut self, mut queue: mpsc::Receiver<Task>) {
+        self.log.keep_spare(self.weight());
+        let mut tasks = Vec::new();
         let mut group = Vec::new();
-        while queue.blocking_recv_many(&mut group, GROUP) > 0 {
+        let mut looking = Vec::new();
+        while queue.blocking_recv_many(&mut tasks, GROUP) > 0 {
+            for task in tasks.drain(..) {
+                match task {
+                    Task::Write { write, answer } => group.push((write, answer)),
+                    Task::Look(answer) => looking.push(answer),
+                }
+            }
+            // A new file may have the room that the old one lacks.
+            self.take_over();
+            if !looking.is_empty() {
+                self.look();
+            }
             self.commit(&mut group);
             self.rewrite();
+            for answer in looking.drain(..) {
+                // Whoever asked may be gone.
+                let _ = answer.send(());
+            }
         }
         if let Some(rewriting) = self.rewriting {
             // Its file is removed at the next start.
-            drop(rewriting.thread.join());
+            drop(rewriting.outcome.recv());
         }
     }
 
-    fn commit(&mut self, group: &mut Vec<Queued>) {
-        let Shared { state, broken } = &self.shared;
+    fn health(&self) -> Health {
+        self.shared.health.borrow().clone()
+    }
+
+    fn weight(&self) -> u64 {
+        let state = self.shared.state.read();
+        state.unwrap_or_else(PoisonError::into_inner).weight()
+    }
+
+    /// The store turned out to be so.
+    fn found(&self, now: Health) {
+        self.shared.health.send_if_modified(|health| {
+            if *health == now || matches!(health, Health::Broken(_)) {
+                return false;
+            }
+            match &now {
+                Health::Well => tracing::info!("the store takes writes again"),
+                unwell => tracing::error!("{unwell}"),
+            }
+            *health = now;
+            true
+        });
+    }
+
+    /// Sees whether what failed would succeed now.
+    fn look(&mut self) {
+        let unwell = matches!(self.health(), Health::Full(_) | Health::Failing(_));
+        if unwell {
+            match self.log.probe() {
+                Ok(()) => self.found(Health::Well),
+                Err(error) => self.found(Health::after(&error)),
+            }
+        }
+    }
+
+    /// Sees to room for these writes; tells how the store is then.
+    fn prepare(&mut self, group: &[(Write, oneshot::Sender<Answer>)]) -> Health {
+        if !matches!(self.health(), Health::Broken(_)) {
+            let bytes = group.iter().map(|(write, _)| write.len()).sum();
+            match self.log.reserve(bytes) {
+                Err(error) if is_full(&error) => self.found(Health::after(&error)),
+                Ok(()) if matches!(self.health(), Health::Full(_)) => self.look(),
+                // What else may be wrong, the write itself will tell.
+                _ => {}
+            }
+        }
+        self.health()
+    }
+
+    fn commit(&mut self, group: &mut Vec<(Write, oneshot::Sender<Answer>)>) {
+        if group.is_empty() {
+            return;
+        }
+        let health = self.prepare(group);
+        let state = &self.shared.state;
         let mut answers: Vec<(oneshot::Sender<Answer>, Answer)> = Vec::with_capacity(group.len());
         let batch = {
             let state = state.read().unwrap_or_else(PoisonError::into_inner);
             let mut batch = Batch::on(&state);
-            for Queued { write, answer } in group.drain(..) {
-                let staged = match broken.get() {
-                    Some(why) => Err(WriteError::Broken(Arc::clone(why))),
-                    None => batch.stage(&state, write),
+            for (write, answer) in group.drain(..) {
+                let taken = match &health {
+                    Health::Well | Health::Failing(_) => true,
+                    Health::Full(_) => write.frees(),
+                    Health::Broken(_) => false,
+                };
+                let staged = if taken {
+                    batch.stage(&state, write)
+                } else {
+                    Err(WriteError::Unwritten(health.clone()))
                 };
                 answers.push((answer, staged));
             }
             batch
         };
-        let mut news = None;
         if !batch.events().is_empty() {
-            let failure = match self.log.commit(&batch) {
+            match self.log.commit(&batch) {
                 Ok(()) => {
                     if let Some(rewriting) = &mut self.rewriting {
                         rewriting.since.push(self.log.last_group().to_vec());
                     }
-                    let mut state = state.write().unwrap_or_else(PoisonError::into_inner);
-                    news = Some(state.apply(batch));
-                    None
+                    let news = {
+                        let mut state = state.write().unwrap_or_else(PoisonError::into_inner);
+                        state.apply(batch)
+                    };
+                    // Those who watch have further to go than those who wrote.
+                    self.herald.spread(news);
+                    if matches!(health, Health::Failing(_)) {
+                        self.found(Health::Well);
+                    }
                 }
-                Err(CommitError::Undone(error)) => {
-                    tracing::error!(%error, "the store could not be written");
-                    Some(WriteError::Unwritten(error.to_string().into()))
-                }
-                Err(CommitError::Uncertain(error)) => {
-                    tracing::error!(%error, "the store could not be written; restart to go on");
-                    let why = broken.get_or_init(|| error.to_string().into());
-                    Some(WriteError::Broken(Arc::clone(why)))
-                }
-            };
-            if let Some(failure) = failure {
-                for (_, staged) in answers.iter_mut().filter(|(_, staged)| staged.is_ok()) {
-                    *staged = Err(failure.clone());
+                Err(error) => {
+                    self.found(match error {
+                        CommitError::Undone(error) => Health::after(&error),
+                        CommitError::Uncertain(error) => Health::Broken(error.to_string().into()),
+                    });
+                    let failure = WriteError::Unwritten(self.health());
+                    for (_, staged) in answers.iter_mut().filter(|(_, staged)| staged.is_ok()) {
+                        *staged = Err(failure.clone());
+                    }
                 }
             }
         }
@@ -139,20 +221,21 @@ impl Writer {
             // The caller may be gone; its write stands all the same.
             drop(answer.send(staged));
         }
-        if let Some(news) = news {
-            self.herald.spread(news);
-        }
     }
 
-    /// Begins a new file when the old one has grown long, and goes over to it once written.
+    /// Begins a new file when the old one has grown long, or when there is no room but some to be
+    /// gained.
     fn rewrite(&mut self) {
-        if self.shared.broken.get().is_some() {
+        let health = self.health();
+        if self.rewriting.is_some() || matches!(health, Health::Broken(_)) {
             return;
         }
-        match self.rewriting.take() {
-            None if self.log.wants_rewriting() => self.rewriting = self.begin(),
-            Some(rewriting) if rewriting.thread.is_finished() => self.finish(rewriting),
-            unfinished => self.rewriting = unfinished,
+        let weight = self.weight();
+        let full = matches!(health, Health::Full(_));
+        if self.log.wants_rewriting(weight, full) {
+            self.rewriting = self.begin();
+        } else {
+            self.log.keep_spare(weight);
         }
     }
 
@@ -162,12 +245,23 @@ impl Writer {
             let state = self.shared.state.read();
             state.unwrap_or_else(PoisonError::into_inner).all()
         };
+        let itself = self.itself.clone();
+        let (sender, outcome) = handover::sync_channel(1);
         let spawned = std::thread::Builder::new()
             .name("store-rewriter".to_owned())
-            .spawn(move || write_new(&folder, revision, &objects));
+            .spawn(move || {
+                let written = write_new(&folder, revision, &objects);
+                // The writer waits for it.
+                drop(sender.send(written));
+                // While writes are refused nobody else may come to see that it is there. A full
+                // queue needs no more to move on.
+                if let Some(queue) = itself.upgrade() {
+                    drop(queue.try_send(Task::Look(oneshot::channel().0)));
+                }
+            });
         match spawned {
-            Ok(thread) => Some(Rewriting {
-                thread,
+            Ok(_) => Some(Rewriting {
+                outcome,
                 since: Vec::new(),
             }),
             Err(error) => {
@@ -177,25 +271,39 @@ impl Writer {
         }
     }
 
-    fn finish(&mut self, rewriting: Rewriting) {
-        let fresh = match rewriting.thread.join() {
-            Ok(Ok(fresh)) => fresh,
-            // The old file goes on.
-            Ok(Err(error)) => {
-                self.log.postpone_rewriting();
-                let error: &dyn std::error::Error = &error;
-                return tracing::warn!(error, "the store's file could not be written anew");
-            }
-            Err(_) => return self.log.postpone_rewriting(),
+    /// Goes over to a new file once it is written.
+    fn take_over(&mut self) {
+        let Some(rewriting) = self.rewriting.take() else {
+            return;
         };
-        if let Err(error) = self.log.replace(fresh, &rewriting.since) {
-            // Which of the two files a restart finds isn't known.
-            let error: &dyn std::error::Error = &error;
-            tracing::error!(
-                error,
-                "the store's new file could not be put in place; restart to go on"
-            );
-            self.shared.broken.get_or_init(|| error.to_string().into());
+        match rewriting.outcome.try_recv() {
+            Ok(written) => self.finish(written, &rewriting.since),
+            Err(TryRecvError::Empty) => self.rewriting = Some(rewriting),
+            // A panic was reported by the panic hook already.
+            Err(TryRecvError::Disconnected) => self.log.postpone_rewriting(self.weight()),
+        }
+    }
+
+    fn finish(&mut self, written: Result<Fresh, LogError>, since: &[Vec<u8>]) {
+        if matches!(self.health(), Health::Broken(_)) {
+            return;
+        }
+        let folder = Arc::clone(self.log.folder());
+        let whole = written.and_then(|fresh| fresh.complete(&*folder, since));
+        match whole {
+            Ok(whole) => {
+                if let Err(error) = self.log.replace(whole) {
+                    let error: &dyn std::error::Error = &error;
+                    tracing::error!(error, "the store's new file could not be put in place");
+                    self.found(Health::Broken(error.to_string().into()));
+                }
+            }
+            // The old file goes on.
+            Err(error) => {
+                self.log.postpone_rewriting(self.weight());
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, "the store's file could not be written anew");
+            }
         }
     }
 }
