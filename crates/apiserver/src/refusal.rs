@@ -407,6 +407,8 @@ pub enum Fault {
     TypeInvalid(Value),
     /// Its value is wrong.
     Invalid(Value),
+    /// Its value is wrong, and is shown in this way.
+    Told(String),
     /// It may not be set, or not be changed.
     Forbidden,
     /// Its value isn't one of a known few.
@@ -478,7 +480,7 @@ impl FieldError {
         match self.fault {
             Fault::Required => "FieldValueRequired",
             Fault::TypeInvalid(_) => "FieldValueTypeInvalid",
-            Fault::Invalid(_) | Fault::Unsaid => "FieldValueInvalid",
+            Fault::Invalid(_) | Fault::Told(_) | Fault::Unsaid => "FieldValueInvalid",
             Fault::Forbidden => "FieldValueForbidden",
             Fault::NotSupported(..) => "FieldValueNotSupported",
             Fault::Duplicate(_) => "FieldValueDuplicate",
@@ -495,6 +497,7 @@ impl FieldError {
             Fault::Invalid(value) | Fault::TypeInvalid(value) => {
                 format!("Invalid value: {value}")
             }
+            Fault::Told(text) => format!("Invalid value: {text}"),
             Fault::Forbidden => "Forbidden".to_owned(),
             Fault::NotSupported(value, supported) => {
                 format!(

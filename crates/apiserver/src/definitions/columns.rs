@@ -13,7 +13,17 @@ pub(crate) struct Columns(Vec<Column>);
 struct Column {
     head: Value,
     path: Path,
-    is_date: bool,
+    kind: Kind,
+}
+
+/// What a column shows of a value; of one that isn't of its type, nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Integer,
+    Number,
+    Boolean,
+    String,
+    Date,
 }
 
 impl Columns {
@@ -34,13 +44,39 @@ impl Columns {
     pub(crate) fn cells(&self, object: &Value, now: Timestamp) -> impl Iterator<Item = Value> {
         self.0.iter().map(move |column| {
             let found = column.path.first(object);
-            match found {
-                Some(Value::String(time)) if column.is_date => table::since(time, now).into(),
-                Some(value @ (Value::Object(_) | Value::Array(_))) => value.to_string().into(),
-                Some(value) => value.clone(),
-                None => Value::Null,
-            }
+            found.map_or(Value::Null, |value| column.kind.cell(value, now))
         })
+    }
+}
+
+impl Kind {
+    fn parse(name: &str) -> Self {
+        match name {
+            "integer" => Self::Integer,
+            "number" => Self::Number,
+            "boolean" => Self::Boolean,
+            "date" => Self::Date,
+            _ => Self::String,
+        }
+    }
+
+    fn cell(self, value: &Value, now: Timestamp) -> Value {
+        match (self, value) {
+            (_, Value::Null) => Value::Null,
+            (Self::String, Value::String(_))
+            | (Self::Number, Value::Number(_))
+            | (Self::Boolean, Value::Bool(_)) => value.clone(),
+            (Self::String, other) => other.to_string().into(),
+            (Self::Integer, Value::Number(number)) => match number.as_i64() {
+                Some(whole) => whole.into(),
+                None => (number.as_f64().unwrap_or(0.0) as i64).into(),
+            },
+            (Self::Date, Value::String(time)) => match time.parse::<Timestamp>() {
+                Ok(_) => table::since(time, now).into(),
+                Err(_) => "<invalid>".into(),
+            },
+            _ => Value::Null,
+        }
     }
 }
 
@@ -53,11 +89,17 @@ impl Column {
                 "name": column["name"],
                 "type": kind,
                 "format": text("format"),
-                "description": text("description"),
+                "description": match text("description") {
+                    "" => format!(
+                        "Custom resource definition column (in JSONPath format): {}",
+                        text("jsonPath")
+                    ),
+                    given => given.to_owned(),
+                },
                 "priority": column["priority"].as_i64().unwrap_or(0),
             }),
             path: Path::parse(text("jsonPath"))?,
-            is_date: kind == "date",
+            kind: Kind::parse(kind),
         })
     }
 }

@@ -4,10 +4,16 @@
 //! the way of all others. This room owns the definition's own rules and the schema,
 //! defaults, columns and rules of the defined kinds. It must never write.
 
+mod approval;
 mod columns;
+mod definition;
+mod duration;
+mod formats;
 mod object;
 mod rules;
 mod scale;
+mod schemas;
+mod selectable;
 mod shape;
 mod structural;
 #[cfg(test)]
@@ -19,14 +25,14 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::kinds::{ALL_VERBS, KindInfo, Kinds, SCALE, preference};
+use crate::kinds::{self, ALL_VERBS, KindInfo, Kinds, SCALE, preference};
 use crate::refusal::FieldError;
 use crate::registry::text;
 use crate::schema::Shape;
 use crate::store::{State, Store};
 pub(crate) use columns::Columns;
-pub(crate) use object::{FINALIZER, defaults, is_definition, settle, validate_definition};
-pub(crate) use object::{terminate, validate_definition_change};
+pub(crate) use definition::{validate_definition, validate_definition_change, warnings};
+pub(crate) use object::{FINALIZER, defaults, is_definition, settle, terminate};
 pub(crate) use scale::ScalePaths;
 use structural::Structural;
 
@@ -49,6 +55,8 @@ pub struct Custom {
     pub(crate) deprecation: Option<String>,
     /// Where its objects say how many they are.
     pub(crate) scale: Option<ScalePaths>,
+    /// What its objects can be selected by besides their names.
+    pub(crate) selectable: &'static [&'static str],
 }
 
 /// Each definition is made once.
@@ -99,6 +107,8 @@ fn defined(state: &State) -> Vec<&'static KindInfo> {
     let definitions = state.list(RESOURCE, None);
     definitions
         .flat_map(|(_, _, stored)| kinds_of(&stored.value()))
+        // What the server has of its own can't be defined away.
+        .filter(|kind| kinds::find(kind.group, kind.version, kind.plural).is_none())
         .collect()
 }
 
@@ -147,6 +157,7 @@ fn make(spec: &Value, version: &Value, storage: &str) -> KindInfo {
         storage_version: kept(storage),
         deprecation: deprecation(spec, version),
         scale: ScalePaths::parse(&version["subresources"]["scale"]),
+        selectable: selectable::parse(&version["selectableFields"]),
     };
     KindInfo {
         group: kept(text(spec, "/group")),

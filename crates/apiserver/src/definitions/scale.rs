@@ -44,6 +44,10 @@ impl ScalePaths {
             if given.is_empty() {
                 return required.then(|| FieldError::required(field, ""));
             }
+            if !given.starts_with('.') {
+                let why = "must be a simple json path starting with .";
+                return Some(FieldError::invalid(field, &given.into(), why));
+            }
             let starts = roots.iter().any(|root| given.starts_with(root));
             let simple = !given.contains(['[', ']', '/', '~']) && !given.contains("..");
             (!starts || !simple).then(|| {
@@ -51,7 +55,9 @@ impl ScalePaths {
                     .iter()
                     .map(|root| root.trim_end_matches('.'))
                     .collect();
-                let why = format!("should be a json path under {}", roots.join(" or "));
+                let either = if roots.len() > 1 { "either " } else { "" };
+                let roots = roots.join(" or ");
+                let why = format!("should be a json path under {either}{roots}");
                 FieldError::invalid(field, &given.into(), why)
             })
         };
@@ -85,7 +91,7 @@ mod tests {
                 "scale.specReplicasPath: Invalid value: \".status.n\": should be a json path under .spec",
                 "scale.statusReplicasPath: Required value",
                 "scale.labelSelectorPath: Invalid value: \".metadata.x\": should be a json path under \
-                 .spec or .status",
+                 either .spec or .status",
             ]
         );
     }

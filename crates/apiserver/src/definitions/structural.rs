@@ -16,6 +16,7 @@ pub(crate) struct Structural {
     pub(crate) items: Option<Box<Structural>>,
     pub(crate) required: Vec<String>,
     pub(crate) default: Option<Value>,
+    pub(crate) nullable: bool,
     pub(crate) preserve: bool,
     pub(crate) embedded: bool,
     pub(crate) int_or_string: bool,
@@ -117,6 +118,7 @@ impl Structural {
                 // Anything at all.
                 Value::Bool(true) => Some(Box::new(Self {
                     preserve: true,
+                    nullable: true,
                     ..Self::default()
                 })),
                 Value::Object(_) => one("additionalProperties"),
@@ -124,7 +126,12 @@ impl Structural {
             },
             items: one("items"),
             required: texts("required"),
-            default: schema.get("default").cloned(),
+            // One that is null is none.
+            default: schema
+                .get("default")
+                .filter(|value| !value.is_null())
+                .cloned(),
+            nullable: flag("nullable"),
             preserve: flag("x-kubernetes-preserve-unknown-fields"),
             embedded: flag("x-kubernetes-embedded-resource"),
             int_or_string: flag("x-kubernetes-int-or-string"),
@@ -147,15 +154,27 @@ impl Structural {
         }
     }
 
+    /// Reads the schema of whole objects, which have metadata as embedded ones do.
+    pub(crate) fn parse_root(schema: &Value) -> Self {
+        Self {
+            embedded: true,
+            ..Self::parse(schema)
+        }
+    }
+
     /// The schema of a property; none if there is no place for it.
     pub(crate) fn property(&self, name: &str) -> Option<&Structural> {
         self.properties.get(name).or(self.additional.as_deref())
     }
 
-    /// Fills in what was left out.
+    /// Fills in what was left out. Where null isn't a value, it says that there is none.
     pub(crate) fn fill(&self, value: &mut Value) {
         match value {
             Value::Object(map) => {
+                map.retain(|name, value| {
+                    let inner = self.property(name).filter(|_| value.is_null());
+                    inner.is_none_or(|inner| inner.nullable)
+                });
                 for (name, inner) in &self.properties {
                     if let (None, Some(default)) = (map.get(name), &inner.default) {
                         map.insert(name.clone(), default.clone());
@@ -168,8 +187,14 @@ impl Structural {
                 }
             }
             Value::Array(list) => {
-                if let Some(inner) = &self.items {
-                    list.iter_mut().for_each(|value| inner.fill(value));
+                let Some(inner) = &self.items else { return };
+                for value in list {
+                    if let (true, false, Some(default)) =
+                        (value.is_null(), inner.nullable, &inner.default)
+                    {
+                        *value = default.clone();
+                    }
+                    inner.fill(value);
                 }
             }
             _ => {}

@@ -187,3 +187,21 @@ fn columns_find_their_values() {
         assert_eq!(Path::parse(bad), None, "{bad}");
     }
 }
+
+#[test]
+fn the_definitions_that_are_installed_make_sense() {
+    for file in [
+        include_str!("../../../../deploy/crds/snapshots.yaml"),
+        include_str!("../../../../deploy/crds/group-snapshots.yaml"),
+    ] {
+        for document in file.split("\n---").filter(|text| text.contains("kind:")) {
+            let body = bytes::Bytes::from(document.to_owned());
+            let read = crate::document::read(crate::document::Form::Yaml, &body);
+            let mut definition = read.expect("YAML").value;
+            defaults(&mut definition);
+            let errors = validate_definition(&definition);
+            let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            assert_eq!(texts, [""; 0], "{}", definition["metadata"]["name"]);
+        }
+    }
+}

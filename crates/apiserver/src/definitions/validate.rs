@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::formats;
 use super::rules::{self, Rule};
 use super::structural::{List, Structural, Type, join};
 use crate::refusal::{Fault, FieldError};
@@ -18,12 +19,29 @@ pub(super) fn validate(schema: &Structural, old: Option<&Value>, value: &Value) 
 }
 
 fn walk(schema: &Structural, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
-    if value.is_null() {
+    if value.is_null() && (schema.nullable || schema.kind.is_none() && !schema.int_or_string) {
         return;
     }
     if let Some(error) = mistyped(schema, path, value) {
         errors.push(error);
+        if schema.kind == Some(Type::Integer) && value.is_number() {
+            errors.push(unchecked(path, "(default format)"));
+        }
         return;
+    }
+    if schema.embedded {
+        for name in ["apiVersion", "kind"] {
+            if value[name].as_str().unwrap_or("").is_empty() {
+                errors.push(FieldError::required(join(path, name), ""));
+            }
+        }
+    }
+    if schema.limits.format == "int32"
+        && value
+            .as_i64()
+            .is_some_and(|number| i32::try_from(number).is_err())
+    {
+        errors.push(unchecked(path, "with format int32"));
     }
     limits(schema, path, value, errors);
     match value {
@@ -50,6 +68,12 @@ fn walk(schema: &Structural, path: &str, value: &Value, errors: &mut Vec<FieldEr
         _ => {}
     }
     junctions(schema, path, value, errors);
+}
+
+/// A number that doesn't fit, as the original tells it: of no field.
+fn unchecked(path: &str, how: &str) -> FieldError {
+    let detail = format!("Checked value must be of type integer {how} in {path}");
+    FieldError::invalid("<nil>", &"".into(), detail)
 }
 
 fn type_name(value: &Value) -> &'static str {
@@ -90,65 +114,65 @@ fn mistyped(schema: &Structural, path: &str, value: &Value) -> Option<FieldError
 
 fn limits(schema: &Structural, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
     let limits = &schema.limits;
-    let mut invalid = |what: String| {
-        errors.push(FieldError::invalid(
-            path,
-            value,
-            format!("{path} in body {what}"),
-        ));
-    };
+    let says = |what: String| FieldError::invalid(path, value, format!("{path} in body {what}"));
     match value {
         Value::String(text) => {
             let length = text.chars().count() as u64;
             if let Some(least) = limits.length.0.filter(|least| length < *least) {
-                invalid(format!("should be at least {least} chars long"));
+                errors.push(says(format!("should be at least {least} chars long")));
             }
             if let Some((pattern, compiled)) = &limits.pattern
                 && !compiled.is_match(text)
             {
-                invalid(format!("should match '{pattern}'"));
+                errors.push(says(format!("should match '{pattern}'")));
             }
-            if limits.format == "date-time" && text.parse::<jiff::Timestamp>().is_err() {
-                invalid(format!("must be of type date-time: {value}"));
+            if !limits.format.is_empty() && !formats::fits(&limits.format, text) {
+                errors.push(FieldError {
+                    field: path.to_owned(),
+                    fault: Fault::TypeInvalid(value.clone()),
+                    detail: format!("{path} in body must be of type {}: {value}", limits.format),
+                });
             }
         }
         Value::Number(number) => {
             let number = number.as_f64().unwrap_or(0.0);
             match limits.minimum {
                 Some((least, true)) if number <= least => {
-                    invalid(format!("should be greater than {least}"));
+                    errors.push(says(format!("should be greater than {least}")));
                 }
                 Some((least, false)) if number < least => {
-                    invalid(format!("should be greater than or equal to {least}"));
+                    errors.push(says(format!("should be greater than or equal to {least}")));
                 }
                 _ => {}
             }
             match limits.maximum {
                 Some((most, true)) if number >= most => {
-                    invalid(format!("should be less than {most}"))
+                    errors.push(says(format!("should be less than {most}")))
                 }
                 Some((most, false)) if number > most => {
-                    invalid(format!("should be less than or equal to {most}"));
+                    errors.push(says(format!("should be less than or equal to {most}")));
                 }
                 _ => {}
             }
             if let Some(of) = limits.multiple.filter(|of| (number / of).fract() != 0.0) {
-                invalid(format!("should be a multiple of {of}"));
+                errors.push(says(format!("should be a multiple of {of}")));
             }
         }
         Value::Array(list) => {
             let count = list.len() as u64;
             if let Some(least) = limits.items.0.filter(|least| count < *least) {
-                invalid(format!("should have at least {least} items"));
+                let detail = format!("{path} in body should have at least {least} items");
+                errors.push(FieldError::invalid(path, &count.into(), detail));
             }
             if limits.unique && (1..list.len()).any(|at| list[..at].contains(&list[at])) {
-                invalid("shouldn't contain duplicates".to_owned());
+                errors.push(says("shouldn't contain duplicates".to_owned()));
             }
         }
         Value::Object(map) => {
             let count = map.len() as u64;
             if let Some(least) = limits.properties.0.filter(|least| count < *least) {
-                invalid(format!("should have at least {least} properties"));
+                let detail = format!("{path} in body should have at least {least} properties");
+                errors.push(FieldError::invalid(path, &count.into(), detail));
             }
         }
         Value::Null | Value::Bool(_) => {}
@@ -186,7 +210,8 @@ fn duplicates(schema: &Structural, path: &str, list: &[Value], errors: &mut Vec<
     let all: Vec<Option<Value>> = list.iter().map(identity).collect();
     for (at, one) in all.iter().enumerate() {
         if let Some(value) = one
-            && all[..at].contains(one)
+            // Of many that are the same, the second is told.
+            && all[..at].iter().filter(|other| *other == one).count() == 1
         {
             let path = format!("{path}[{at}]");
             errors.push(FieldError::new(&path, Fault::Duplicate(value.clone())));

@@ -22,8 +22,8 @@ pub(super) const PIECE: usize = 64 << 10;
 /// The JSON of a list.
 pub(super) struct ListText {
     kind: &'static KindInfo,
-    /// What all items begin with, which the list says for them.
-    item_head: Vec<u8>,
+    /// What all items begin with, if the list says it for them.
+    item_head: Option<Vec<u8>>,
     objects: std::vec::IntoIter<Arc<Stored>>,
     /// What the next piece begins with; none when the end was told.
     begun: Option<Vec<u8>>,
@@ -44,7 +44,8 @@ impl ListText {
         let item_head = format!(r#"{{"apiVersion":"{api_version}","kind":"{item}","#);
         Self {
             kind,
-            item_head: item_head.into(),
+            // Items of defined kinds say themselves what they are.
+            item_head: kind.custom.is_none().then(|| item_head.into()),
             objects: objects.into_iter(),
             begun: Some(head.into()),
             first: true,
@@ -71,7 +72,8 @@ impl Iterator for ListText {
                 piece.push(b',');
             }
             let text = object.text(self.kind);
-            match text.strip_prefix(&*self.item_head) {
+            let head = self.item_head.as_deref();
+            match head.and_then(|head| text.strip_prefix(head)) {
                 Some(rest) => {
                     piece.push(b'{');
                     piece.extend_from_slice(rest);

@@ -110,6 +110,9 @@ impl Api {
                 protobuf::envelope(META, PARTIAL_LIST, &list)
             }
             Form::Object => {
+                if kind.custom.is_some() && page.next.is_none() {
+                    metadata["continue"] = "".into();
+                }
                 let text = ListText::new(kind, &metadata, page.objects);
                 return Ok(reply::pieces(headers, reply::JSON, text));
             }

@@ -403,7 +403,10 @@ impl Api {
             }
         }
         let revision = self.registry.store.read().revision().to_string();
-        let metadata = json!({ "resourceVersion": revision });
+        let mut metadata = json!({ "resourceVersion": revision });
+        if kind.custom.is_some() {
+            metadata["continue"] = "".into();
+        }
         let encoding = writing.answer.encoding;
         let body = match encoding {
             Encoding::Json => {

@@ -41,10 +41,13 @@ impl Registry {
         options: &WriteOptions,
     ) -> Result<Written, Refusal> {
         let mut object = object;
-        identity::drop_nulls(&mut object);
+        identity::drop_nulls(kind, &mut object);
         identity::settle(kind, namespace, &mut object)?;
-        let warnings = schema::decode(kind, &mut object, (options.validation, &options.source))
+        let mut warnings = schema::decode(kind, &mut object, (options.validation, &options.source))
             .map_err(|error| Refusal::bad_request(error.to_string()))?;
+        if definitions::is_definition(kind) {
+            warnings.extend(definitions::warnings(&object));
+        }
         options.warnings.say(warnings);
         self.create_settled(kind, object, options, Fields::Track)
             .await

@@ -7,14 +7,28 @@ use crate::kinds::KindInfo;
 use crate::refusal::{FieldError, Refusal};
 
 /// Takes nulls out, as a decoder into typed fields would: to a client that writes
-/// `creationTimestamp: null`, null means absent.
-pub(super) fn drop_nulls(value: &mut Value) {
+/// `creationTimestamp: null`, null means absent. In objects of a defined kind it may be a value;
+/// its schema says where.
+pub(super) fn drop_nulls(kind: &KindInfo, object: &mut Value) {
+    if kind.custom.is_none() {
+        return drop_all_nulls(object);
+    }
+    if let Some(fields) = object.as_object_mut() {
+        let own = |name: &str| matches!(name, "apiVersion" | "kind" | "metadata");
+        fields.retain(|name, value| !own(name) || !value.is_null());
+    }
+    if let Some(metadata) = object.get_mut("metadata") {
+        drop_all_nulls(metadata);
+    }
+}
+
+fn drop_all_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.retain(|_, value| !value.is_null());
-            fields.values_mut().for_each(drop_nulls);
+            fields.values_mut().for_each(drop_all_nulls);
         }
-        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        Value::Array(items) => items.iter_mut().for_each(drop_all_nulls),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -31,7 +31,7 @@ use crate::store::{Draft, Key, Store, Stored};
 pub use convert::{Served, resource_of};
 pub use delete::{DeleteOptions, Deletion, Propagation};
 pub(crate) use delete::{FOREGROUND, ORPHAN};
-pub use names::{DNS_LABEL, DNS_SUBDOMAIN, NameFormat};
+pub use names::{DNS_1035_LABEL, DNS_LABEL, DNS_SUBDOMAIN, NameFormat};
 pub use update::PatchFormat;
 
 /// Tells the time.

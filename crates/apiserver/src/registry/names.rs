@@ -13,6 +13,8 @@ pub struct NameFormat {
 #[derive(Debug, PartialEq, Eq)]
 enum Letters {
     Label,
+    /// A label that starts with a letter.
+    OldLabel,
     Subdomain,
     Segment,
 }
@@ -35,6 +37,15 @@ pub static DNS_LABEL: NameFormat = NameFormat {
         characters or '-', and must start and end with an alphanumeric character (e.g. \
         'my-name',  or '123-abc', regex used for validation is \
         '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+};
+
+/// A label that starts with a letter: the names of what is defined.
+pub static DNS_1035_LABEL: NameFormat = NameFormat {
+    letters: Letters::OldLabel,
+    longest: 63,
+    explanation: "a DNS-1035 label must consist of lower case alphanumeric characters or '-', \
+        start with an alphabetic character, and end with an alphanumeric character (e.g. \
+        'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
 };
 
 /// Whatever can stand between two slashes of a path: the names of roles and bindings.
@@ -69,6 +80,9 @@ impl NameFormat {
         };
         let good = match self.letters {
             Letters::Label => label(name),
+            Letters::OldLabel => {
+                label(name) && name.starts_with(|first: char| first.is_ascii_lowercase())
+            }
             Letters::Subdomain => name.split('.').all(label),
             Letters::Segment => {
                 !matches!(name, "" | "." | "..") && !name.contains(['/', '%', '\0'])

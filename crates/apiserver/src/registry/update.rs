@@ -35,7 +35,7 @@ impl Registry {
         options: &WriteOptions,
     ) -> Result<Written, Refusal> {
         let mut object = object;
-        identity::drop_nulls(&mut object);
+        identity::drop_nulls(target.kind, &mut object);
         identity::settle_update(target, &mut object)?;
         let revision = text(&object, "/metadata/resourceVersion");
         let create = part == Part::Main
@@ -205,7 +205,7 @@ impl Registry {
         let before = stored.value();
         let served = convert::to_served(target.kind, Cow::Borrowed(&before));
         let mut after = edit(&served)?;
-        identity::drop_nulls(&mut after);
+        identity::drop_nulls(target.kind, &mut after);
         identity::settle_update(target, &mut after)?;
         let warnings = schema::decode(
             target.kind,

@@ -96,7 +96,7 @@ fn drop_empty_metadata(object: &mut Value) {
     }
 }
 
-/// Drops what the schema has no place for, and nulls, which say nothing.
+/// Drops what the schema has no place for, and nulls, which say nothing in a structure.
 fn prune(shape: &Shape, value: &mut Value) {
     match (shape, value) {
         (Shape::Struct { of, .. }, Value::Object(map)) => {
@@ -107,16 +107,13 @@ fn prune(shape: &Shape, value: &mut Value) {
             }
         }
         (Shape::Defined(of), Value::Object(map)) => {
-            map.retain(|name, value| {
-                let known = of.rest.is_some() || of.fields.contains_key(name.as_str());
-                known && !value.is_null()
-            });
+            // Of a defined kind, the schema says where null is a value.
+            map.retain(|name, _| of.rest.is_some() || of.fields.contains_key(name.as_str()));
             for (name, value) in map {
                 prune(shape.entry(name).0, value);
             }
         }
         (Shape::Map { values, .. }, Value::Object(map)) => {
-            map.retain(|_, value| !value.is_null());
             map.values_mut().for_each(|value| prune(values, value));
         }
         (Shape::List { items, .. }, Value::Array(list)) => {

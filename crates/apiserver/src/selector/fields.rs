@@ -17,6 +17,8 @@ struct Requirement {
     field: String,
     value: String,
     equal: bool,
+    /// Whether the field is just what it is called.
+    plain: bool,
 }
 
 impl Fields {
@@ -27,11 +29,13 @@ impl Fields {
             if let Some(escape) = bad_escape(part) {
                 return Err(SelectorError::Escape(escape));
             }
-            let requirement = requirement(part).ok_or_else(|| SelectorError::MalformedFields {
-                text: text.to_owned(),
-                part: part.to_owned(),
-            })?;
+            let mut requirement =
+                requirement(part).ok_or_else(|| SelectorError::MalformedFields {
+                    text: text.to_owned(),
+                    part: part.to_owned(),
+                })?;
             supported(kind, &requirement.field)?;
+            requirement.plain = kind.custom.is_some();
             requirements.push(requirement);
         }
         Ok(Self { requirements })
@@ -55,7 +59,7 @@ impl Fields {
     pub fn matches(&self, object: &Value) -> bool {
         self.requirements
             .iter()
-            .all(|r| (read(object, &r.field) == r.value.as_str()) == r.equal)
+            .all(|r| (read(object, r) == r.value.as_str()) == r.equal)
     }
 }
 
@@ -92,6 +96,7 @@ fn requirement(part: &str) -> Option<Requirement> {
         field: field.trim().to_owned(),
         value: unescape(value)?,
         equal,
+        plain: false,
     })
 }
 
@@ -138,6 +143,9 @@ fn supported(kind: &KindInfo, field: &str) -> Result<(), SelectorError> {
 
 /// What a kind can be selected by besides its name and namespace.
 fn selectable(kind: &KindInfo) -> &'static [&'static str] {
+    if let Some(custom) = kind.custom {
+        return custom.selectable;
+    }
     match (kind.group, kind.kind) {
         ("", "Pod") => &[
             "spec.nodeName",
@@ -184,7 +192,8 @@ fn selectable(kind: &KindInfo) -> &'static [&'static str] {
 }
 
 /// A field's value as selectors see it: what is not there is empty.
-fn read<'a>(object: &'a Value, field: &str) -> Cow<'a, str> {
+fn read<'a>(object: &'a Value, requirement: &Requirement) -> Cow<'a, str> {
+    let field = requirement.field.as_str();
     let at = |path: &str| match object.pointer(path) {
         Some(Value::String(text)) => Cow::Borrowed(text.as_str()),
         Some(Value::Bool(flag)) => Cow::Owned(flag.to_string()),
@@ -192,6 +201,7 @@ fn read<'a>(object: &'a Value, field: &str) -> Cow<'a, str> {
         Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => Cow::Borrowed(""),
     };
     match field {
+        field if requirement.plain => at(&format!("/{}", field.replace('.', "/"))),
         "spec.hostNetwork" | "spec.unschedulable" => {
             let value = at(&format!("/{}", field.replace('.', "/")));
             if value.is_empty() {

@@ -104,13 +104,18 @@ async fn every_answer_is_the_originals_or_the_difference_is_explained() {
     );
 }
 
-/// Asks a real kube-apiserver and keeps what it says.
+/// Asks a real kube-apiserver and keeps what it says; all of it, or some conversations.
 async fn record(kubeconfig: &Path) {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
     let options = KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options);
     let client = Client::try_from(config.await.unwrap()).unwrap();
+    let only = std::env::var("ORLOP_RECORD_ONLY").unwrap_or_default();
+    let wanted = |name: &str| only.is_empty() || only.split(' ').any(|one| one == name);
     for (name, requests) in conversations() {
+        if !wanted(&name) {
+            continue;
+        }
         let answers = converse(&client, &name, &requests).await;
         let text: Vec<String> = answers.iter().map(Answer::write).collect();
         let path = folder().join("answers").join(format!("{name}.txt"));

@@ -63,7 +63,8 @@ async fn a_definition_is_established_at_once_and_its_objects_are_pruned_and_fill
         "properties": {
             "size": { "type": "integer", "default": 1 },
             "free": { "type": "object", "x-kubernetes-preserve-unknown-fields": true },
-            "pod": { "type": "object", "x-kubernetes-embedded-resource": true, "properties": {} },
+            "pod": { "type": "object", "x-kubernetes-embedded-resource": true,
+                "properties": { "spec": { "type": "object" } } },
         },
     } } });
     let made = post(
