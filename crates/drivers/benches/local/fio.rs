@@ -6,7 +6,8 @@
 //!
 //! A loop device hands each request to a thread of the kernel. That takes time of a processor, not of
 //! the disk: so how busy the processors were is printed as well. Where the plain file keeps them busy
-//! already, it is they who are compared.
+//! already, it is they who are compared. The median time of a request tells what the hand-over adds to
+//! each, and says so on a busy machine, too.
 
 use std::path::Path;
 use std::process::Command;
@@ -47,8 +48,17 @@ pub(crate) async fn run(plan: &Plan) -> bool {
     }
     println!("an {inside} volume against a file on the pool's {below}, which its image is on, too");
     println!(
-        "{:10} {:>5} {:>5} {:>11} {:>11} {:>7} {:>11} {:>11}",
-        "job", "block", "depth", "plain MB/s", "volume MB/s", "ratio", "plain busy", "volume busy"
+        "{:10} {:>5} {:>5} {:>11} {:>11} {:>7} {:>10} {:>10} {:>11} {:>11}",
+        "job",
+        "block",
+        "depth",
+        "plain MB/s",
+        "volume MB/s",
+        "ratio",
+        "plain µs",
+        "volume µs",
+        "plain busy",
+        "volume busy"
     );
     for (job, block, depth) in JOBS {
         let (mut direct, mut through) = (Vec::new(), Vec::new());
@@ -59,10 +69,12 @@ pub(crate) async fn run(plan: &Plan) -> bool {
         }
         let (direct, through) = (median(direct), median(through));
         println!(
-            "{job:10} {block:>5} {depth:>5} {:>11.1} {:>11.1} {:>7.3} {:>10.0}% {:>10.0}%",
+            "{job:10} {block:>5} {depth:>5} {:>11.1} {:>11.1} {:>7.3} {:>10.1} {:>10.1} {:>10.0}% {:>10.0}%",
             direct.rate,
             through.rate,
             through.rate / direct.rate,
+            direct.request,
+            through.request,
             direct.busy * 100.0,
             through.busy * 100.0
         );
@@ -86,6 +98,8 @@ fn file_system(folder: &Path) -> String {
 struct Run {
     /// Megabytes per second.
     rate: f64,
+    /// Microseconds that half of the requests took at most.
+    request: f64,
     /// How busy the machine's processors were meanwhile, from 0 to 1.
     busy: f64,
 }
@@ -114,9 +128,15 @@ fn measure(folder: &Path, job: &str, block: &str, depth: u32, seconds: u32) -> R
     } else {
         "read"
     };
-    let rate = report["jobs"][0][side]["bw_bytes"].as_f64();
-    let rate = rate.expect("a rate") / 1e6;
-    Run { rate, busy }
+    let told = &report["jobs"][0][side];
+    let rate = told["bw_bytes"].as_f64().expect("a rate") / 1e6;
+    let request = &told["clat_ns"]["percentile"]["50.000000"];
+    let request = request.as_f64().expect("a time") / 1e3;
+    Run {
+        rate,
+        request,
+        busy,
+    }
 }
 
 fn fio(folder: &Path, words: &[impl AsRef<std::ffi::OsStr>]) -> serde_json::Value {

@@ -8,7 +8,7 @@ use orlop_csi::proto;
 use orlop_csi::proto::volume_content_source::Type;
 use orlop_host::filesystem::{self, Signature};
 use orlop_host::program::ProgramError;
-use orlop_host::{FsKind, identity, image};
+use orlop_host::{FsKind, allocate, identity, image};
 use tonic::Code;
 
 use crate::local::capability::Access;
@@ -265,7 +265,10 @@ impl Origin {
         };
         let copy = pool::new_file(path).map_err(failed("make the image"))?;
         let sharing = match record.allocation {
-            Allocation::Thin => Sharing::Allowed,
+            Allocation::Thin => {
+                allocate::in_large_pieces(&copy);
+                Sharing::Allowed
+            }
             Allocation::Thick => Sharing::Never,
         };
         match &self.data {

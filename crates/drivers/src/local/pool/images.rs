@@ -126,6 +126,9 @@ pub(super) fn new_image(path: &Path, bytes: u64, allocation: Allocation) -> io::
         .create_new(true)
         .mode(FILE_MODE)
         .open(path)?;
+    if allocation == Allocation::Thin {
+        allocate::in_large_pieces(&image);
+    }
     size_image(&image, bytes, allocation)
 }
 
