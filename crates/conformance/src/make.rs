@@ -6,6 +6,7 @@ use orlop_csi::client::{ControllerCapability, NodeCapability};
 use orlop_csi::proto;
 use proto::volume_capability::access_mode::Mode;
 use proto::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
+use tonic::Code;
 
 use crate::answer::Answer;
 use crate::case::Trouble;
@@ -181,6 +182,28 @@ impl Trial {
 
     pub(crate) async fn volume(&self, tag: &str) -> Result<proto::Volume, Trouble> {
         self.create(self.create_request(tag)).await
+    }
+
+    /// A new volume for an access mode, or a skip for a driver that has no such mode.
+    pub(crate) async fn volume_for(
+        &self,
+        tag: &str,
+        mode: Mode,
+    ) -> Result<(proto::Volume, proto::VolumeCapability), Trouble> {
+        let capability = self.capability_for(mode);
+        let request = proto::CreateVolumeRequest {
+            volume_capabilities: vec![capability.clone()],
+            ..self.create_request(tag)
+        };
+        let answer = self.call(request).await;
+        let made = answer.ok_or_any(&[Code::InvalidArgument], "the mode may be unsupported")?;
+        match made.and_then(|reply| reply.volume) {
+            Some(volume) => Ok((volume, capability)),
+            None => Err(Trouble::Skip(format!(
+                "the driver makes no volumes for {}",
+                mode.as_str_name()
+            ))),
+        }
     }
 
     pub(crate) fn delete_request(&self, volume_id: &str) -> proto::DeleteVolumeRequest {

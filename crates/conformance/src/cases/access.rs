@@ -38,21 +38,7 @@ fn reads_only(mode: Mode) -> bool {
 
 /// A volume of the mode at one path, or a skip for a driver that has no such mode.
 async fn placed(t: &Trial, mode: Mode) -> Result<Placed, Trouble> {
-    let capability = t.capability_for(mode);
-    let request = proto::CreateVolumeRequest {
-        volume_capabilities: vec![capability.clone()],
-        ..t.create_request("v")
-    };
-    let made = t
-        .call(request)
-        .await
-        .ok_or_any(&[Code::InvalidArgument], "the mode may be unsupported")?;
-    let Some(volume) = made.and_then(|reply| reply.volume) else {
-        return Err(Trouble::Skip(format!(
-            "the driver makes no volumes for {}",
-            mode.as_str_name()
-        )));
-    };
+    let (volume, capability) = t.volume_for("v", mode).await?;
     t.staged(volume, capability).await
 }
 

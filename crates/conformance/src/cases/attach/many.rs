@@ -6,7 +6,7 @@ use orlop_csi::proto::volume_capability::access_mode::Mode;
 use tonic::Code;
 
 use super::{ATTACH, detach};
-use crate::case::{Case, Need, Trouble, ensure};
+use crate::case::{Case, Need, ensure};
 use crate::cases::{CREATE, nodes_listed, volumes_listed};
 use crate::spec;
 
@@ -96,19 +96,8 @@ pub(super) fn cases() -> Vec<Case> {
             "a volume on two nodes that is taken from one is still on the other",
             &[listed.as_slice(), &[Need::OtherNode]].concat(),
             |t| async move {
-                let capability = t.capability_for(Mode::MultiNodeMultiWriter);
-                let request = proto::CreateVolumeRequest {
-                    volume_capabilities: vec![capability.clone()],
-                    ..t.create_request("v")
-                };
-                let made = t
-                    .call(request)
-                    .await
-                    .ok_or_any(&[Code::InvalidArgument], "the mode may be unsupported")?;
-                let Some(volume) = made.and_then(|reply| reply.volume) else {
-                    let why = "the driver makes no volumes for several nodes";
-                    return Err(Trouble::Skip(why.to_owned()));
-                };
+                let mode = Mode::MultiNodeMultiWriter;
+                let (volume, capability) = t.volume_for("v", mode).await?;
                 let here = t.bench().node_id.clone();
                 let other = t.bench().settings.other_node_id.clone().unwrap_or_default();
                 for node in [&here, &other] {
