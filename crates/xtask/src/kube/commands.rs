@@ -15,7 +15,7 @@ use super::{
     component,
     fitness::build_all,
     folder::Folder,
-    init, keeper, logs, namespaces, supervisor,
+    init, keeper, logs, namespaces, sanity, supervisor,
 };
 use crate::{bench, scenarios};
 
@@ -37,6 +37,28 @@ pub(crate) enum Command {
         /// How many run at once.
         #[arg(long, default_value_t = 3)]
         jobs: usize,
+    },
+    /// Run csi-sanity on the local driver, without a cluster: many times, on pools of several kinds.
+    Sanity {
+        /// How many times on each.
+        #[arg(long, default_value_t = 20)]
+        runs: u32,
+        /// The pools' file systems.
+        #[arg(default_values_t = ["ext4".to_owned(), "xfs".to_owned(), "btrfs".to_owned()])]
+        pools: Vec<String>,
+    },
+    /// Be the part of `sanity` that is apart from the machine; started by it.
+    #[command(hide = true)]
+    SanityInside {
+        /// How many times on each.
+        #[arg(long)]
+        runs: u32,
+        /// Our binary.
+        orlop: PathBuf,
+        /// The suite.
+        sanity: PathBuf,
+        /// The pools' file systems.
+        pools: Vec<String>,
     },
     /// Start a cluster and leave it running.
     Up,
@@ -132,6 +154,13 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
                 }
                 test(&names, keep, jobs).await
             }
+            Command::Sanity { runs, pools } => sanity::run(runs, &pools),
+            Command::SanityInside {
+                runs,
+                orlop,
+                sanity,
+                pools,
+            } => sanity::inside(runs, &orlop, &sanity, &pools),
             Command::Up => up().await,
             Command::Down { all } => down(all).await,
             Command::Enter { command } => enter(&command),

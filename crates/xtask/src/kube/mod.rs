@@ -28,6 +28,7 @@ mod init;
 mod keeper;
 pub(crate) mod logs;
 mod namespaces;
+mod sanity;
 mod supervisor;
 
 pub(crate) use certificates::Authority;
