@@ -79,7 +79,11 @@ fn folder_of(endpoint: &str) -> Option<PathBuf> {
     private.then(|| folder.to_owned())
 }
 
-/// Waits for a driver and asks who it is.
+/// A driver that takes longer than this is told to be waited for, and how it goes every so often.
+const QUICK: Duration = Duration::from_millis(500);
+const TOLD: Duration = Duration::from_secs(10);
+
+/// Waits for a driver and asks who it is. Who looks on is told what is waited for.
 pub(crate) async fn meet(
     driver: &Driver,
     endpoint: &str,
@@ -89,9 +93,11 @@ pub(crate) async fn meet(
         driver.probe_until_ready().await?;
         driver.info().await
     };
-    tokio::time::timeout(patience, ready)
-        .await
-        .ok()
+    let met = tokio::select! {
+        met = tokio::time::timeout(patience, ready) => met,
+        never = wait_aloud(endpoint, patience) => match never {},
+    };
+    met.ok()
         .with_context(|| {
             format!(
                 "no CSI driver answered at {endpoint} within {} s: start it, or check the path",
@@ -99,4 +105,16 @@ pub(crate) async fn meet(
             )
         })?
         .with_context(|| format!("the CSI driver at {endpoint} does not say who it is"))
+}
+
+/// Says what is waited for, again and again.
+async fn wait_aloud(endpoint: &str, patience: Duration) -> std::convert::Infallible {
+    let mut waited = QUICK;
+    tokio::time::sleep(QUICK).await;
+    loop {
+        let left = patience.saturating_sub(waited).as_secs_f64().ceil();
+        eprintln!("waiting for a CSI driver at {endpoint}, for {left} s more");
+        tokio::time::sleep(TOLD).await;
+        waited += TOLD;
+    }
 }

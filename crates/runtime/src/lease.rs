@@ -36,10 +36,28 @@ pub struct Election {
 #[error("lost the lease {0}")]
 pub struct LostLease(pub Key);
 
+/// How a lease was renewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renewal {
+    /// With one request, on what we had seen last.
+    AtOnce,
+    /// That was refused; it took another look.
+    AfterALook,
+}
+
 /// The lease as last seen, and when that was by our own clock: others' clocks aren't trusted.
 struct Seen {
-    spec: LeaseSpec,
+    lease: Lease,
     at: Instant,
+}
+
+impl Seen {
+    fn now(lease: Lease) -> Self {
+        Self {
+            lease,
+            at: Instant::now(),
+        }
+    }
 }
 
 impl Election {
@@ -63,7 +81,7 @@ impl Election {
 
     /// Keeps leading; returns when that is over.
     pub async fn hold(&self, cluster: &Cluster, clock: &Clock) -> LostLease {
-        self.hold_telling(cluster, clock, || ()).await
+        self.hold_telling(cluster, clock, |_| ()).await
     }
 
     /// Keeps leading, and tells of every renewal; returns when that is over.
@@ -71,19 +89,19 @@ impl Election {
         &self,
         cluster: &Cluster,
         clock: &Clock,
-        on_renewal: impl Fn(),
+        on_renewal: impl Fn(Renewal),
     ) -> LostLease {
         let mut renewed = Instant::now();
         let mut seen = None;
         loop {
             sleep(self.retry).await;
             let left = (renewed + self.renew_deadline).saturating_duration_since(Instant::now());
-            match timeout(left, self.attempt(cluster, clock, &mut seen)).await {
-                Ok(Ok(true)) => {
+            match timeout(left, self.renew(cluster, clock, &mut seen)).await {
+                Ok(Ok(Some(renewal))) => {
                     renewed = Instant::now();
-                    on_renewal();
+                    on_renewal(renewal);
                 }
-                Ok(Ok(false)) => return LostLease(self.lease.clone()),
+                Ok(Ok(None)) => return LostLease(self.lease.clone()),
                 Ok(Err(error)) => {
                     warn!(lease = %self.lease, error = error.chain(), "could not renew the lease");
                 }
@@ -91,6 +109,31 @@ impl Election {
             }
             if renewed.elapsed() >= self.renew_deadline {
                 return LostLease(self.lease.clone());
+            }
+        }
+    }
+
+    /// One try of a leader; `None` if another leads.
+    async fn renew(
+        &self,
+        cluster: &Cluster,
+        clock: &Clock,
+        seen: &mut Option<Seen>,
+    ) -> Result<Option<Renewal>, ApiError> {
+        let ours = |lease: &Lease| lease.spec.holder_identity.as_deref() == Some(&self.identity);
+        let Some(held) = seen.take_if(|seen| ours(&seen.lease)) else {
+            let leads = self.attempt(cluster, clock, seen).await?;
+            return Ok(leads.then_some(Renewal::AtOnce));
+        };
+        // Nobody else writes to a lease that is held, most of the time.
+        match self.take(cluster, clock, &held.lease).await {
+            Ok(lease) => {
+                *seen = Some(Seen::now(lease));
+                Ok(Some(Renewal::AtOnce))
+            }
+            Err(_) => {
+                let leads = self.attempt(cluster, clock, seen).await?;
+                Ok(leads.then_some(Renewal::AfterALook))
             }
         }
     }
@@ -119,16 +162,16 @@ impl Election {
                 spec,
             };
             return match cluster.create(&lease).await {
-                Ok(_) => Ok(true),
+                Ok(lease) => {
+                    *seen = Some(Seen::now(lease));
+                    Ok(true)
+                }
                 Err(error) if error.is_already_exists() => Ok(false),
                 Err(error) => Err(error),
             };
         };
-        if seen.as_ref().is_none_or(|s| s.spec != found.spec) {
-            *seen = Some(Seen {
-                spec: found.spec.clone(),
-                at: Instant::now(),
-            });
+        if seen.as_ref().is_none_or(|s| s.lease.spec != found.spec) {
+            *seen = Some(Seen::now(found.clone()));
         }
         let ours = found.spec.holder_identity.as_deref() == Some(&self.identity);
         let free = found
@@ -142,6 +185,25 @@ impl Election {
         if !(ours || free || silent) {
             return Ok(false);
         }
+        match self.take(cluster, clock, &found).await {
+            Ok(lease) => {
+                *seen = Some(Seen::now(lease));
+                Ok(true)
+            }
+            Err(error) if error.is_conflict() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes or renews the lease, if it is still as it was found.
+    async fn take(
+        &self,
+        cluster: &Cluster,
+        clock: &Clock,
+        found: &Lease,
+    ) -> Result<Lease, ApiError> {
+        let now = clock.now();
+        let ours = found.spec.holder_identity.as_deref() == Some(&self.identity);
         let mut spec = json!({
             "holderIdentity": self.identity,
             "leaseDurationSeconds": self.duration.as_secs(),
@@ -155,18 +217,8 @@ impl Election {
         if !ours && !self.labels.is_empty() {
             change["metadata"]["labels"] = json!(self.labels);
         }
-        let patch = Patch::merge_on(&found, change);
-        match cluster.patch::<Lease>(&self.lease, &patch).await {
-            Ok(lease) => {
-                *seen = Some(Seen {
-                    spec: lease.spec,
-                    at: Instant::now(),
-                });
-                Ok(true)
-            }
-            Err(error) if error.is_conflict() => Ok(false),
-            Err(error) => Err(error),
-        }
+        let patch = Patch::merge_on(found, change);
+        cluster.patch::<Lease>(&self.lease, &patch).await
     }
 
     /// Gives the lease up, so that another need not wait for it to run out.

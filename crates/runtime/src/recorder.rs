@@ -1,9 +1,7 @@
 //! Tells people what happens, as Events on the objects that it happens to.
 //!
 //! Recording never waits and never fails: events are for people, and no decision hangs
-//! on them. A repeated event counts up instead of filling the namespace.
-
-use std::{collections::BTreeMap, time::Duration};
+//! on them. What is said again counts up instead of filling the namespace.
 
 use jiff::Timestamp;
 use orlop_model::{Event, Key, Kind, Meta, ObjectRef, event::EventSource};
@@ -11,14 +9,16 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tracing::{debug, info};
 
-use crate::{clock::Clock, cluster::Cluster, patch::Patch};
+use crate::{ApiError, clock::Clock, cluster::Cluster, patch::Patch};
+
+mod correlate;
+mod message;
+
+use correlate::{Correlator, Entry};
+pub use message::{Message, spoken};
 
 /// Beyond this many waiting events, new ones are dropped.
 const WAITING: usize = 1024;
-/// How many different events are remembered for counting.
-const REMEMBERED: usize = 4096;
-/// The same event is not written again before this has passed.
-const QUIET: Duration = Duration::from_secs(10);
 
 /// How many names are tried for a new event.
 const NAMES: usize = 16;
@@ -41,12 +41,18 @@ impl EventType {
     }
 }
 
+/// What an event is about; there may be several texts about the same.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Said {
+struct Subject {
     about: ObjectRef,
     type_: EventType,
     reason: String,
-    message: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Said {
+    subject: Subject,
+    message: Message,
 }
 
 /// Records events in the name of one component.
@@ -67,7 +73,7 @@ impl Recorder {
             cluster,
             clock,
             component: component.to_owned(),
-            said: BTreeMap::new(),
+            correlator: Correlator::default(),
             count: 0,
         };
         (Self { sender }, writer.run(receiver))
@@ -79,7 +85,7 @@ impl Recorder {
         object: &K,
         type_: EventType,
         reason: &str,
-        message: impl Into<String>,
+        message: impl Into<Message>,
     ) {
         self.say_of(object.reference(), type_, reason, message);
     }
@@ -90,34 +96,27 @@ impl Recorder {
         mut about: ObjectRef,
         type_: EventType,
         reason: &str,
-        message: impl Into<String>,
+        message: impl Into<Message>,
     ) {
-        let message: String = message.into().chars().take(1024).collect();
         // The version would make each repetition a different event.
         about.resource_version.clear();
-        let said = Said {
+        let subject = Subject {
             about,
             type_,
             reason: reason.to_owned(),
-            message,
         };
-        if self.sender.try_send(said).is_err() {
+        let message = message.into();
+        if self.sender.try_send(Said { subject, message }).is_err() {
             debug!(reason, "too many events are waiting; one was dropped");
         }
     }
-}
-
-struct Record {
-    key: Key,
-    count: i32,
-    last: Timestamp,
 }
 
 struct Writer {
     cluster: Cluster,
     clock: Clock,
     component: String,
-    said: BTreeMap<Said, Record>,
+    correlator: Correlator,
     count: u64,
 }
 
@@ -130,56 +129,60 @@ impl Writer {
 
     async fn write(&mut self, said: Said) {
         let now = self.clock.now();
-        let repeated = match self.said.get_mut(&said) {
-            Some(record) => {
-                record.count += 1;
-                let quiet = now.duration_since(record.last).unsigned_abs() < QUIET;
-                if quiet {
-                    return;
-                }
-                record.last = now;
-                Some((record.key.clone(), record.count))
-            }
-            None => None,
-        };
-        info!(
-            kind = said.about.kind,
-            object = %said.about.key(),
-            reason = said.reason,
-            warning = said.type_ == EventType::Warning,
-            "event: {}",
-            said.message,
-        );
-        let written = match repeated {
-            Some((key, count)) => {
-                let patch = Patch::Merge(json!({"count": count, "lastTimestamp": seconds(now)}));
-                let result = self.cluster.patch::<Event>(&key, &patch).await;
-                // Events are swept after a while; a repetition then starts a new one.
-                if result.as_ref().is_err_and(crate::ApiError::is_not_found) {
-                    self.said.remove(&said);
-                    self.create(said, now).await
-                } else {
-                    result.map(|_| ())
+        let written = match self.correlator.hear(&said, now) {
+            Entry::Quiet => return,
+            Entry::New { text } => self.create(&said, text, now).await,
+            Entry::Again { event, count, text } => {
+                self.log(&said);
+                let patch = Patch::Merge(json!({
+                    "count": count, "lastTimestamp": seconds(now), "message": text,
+                }));
+                match self.cluster.patch::<Event>(&event, &patch).await {
+                    // Events are swept after a while; a repetition then starts a new one.
+                    Err(error) if error.is_not_found() => {
+                        self.correlator.forget(&said);
+                        match self.correlator.hear(&said, now) {
+                            Entry::New { text } => self.create(&said, text, now).await,
+                            Entry::Quiet | Entry::Again { .. } => Ok(()),
+                        }
+                    }
+                    other => other.map(|_| ()),
                 }
             }
-            None => self.create(said, now).await,
         };
         if let Err(error) = written {
             debug!(error = error.chain(), "an event could not be written");
         }
     }
 
-    async fn create(&mut self, said: Said, now: Timestamp) -> Result<(), crate::ApiError> {
-        let namespace = match said.about.namespace.as_str() {
+    fn log(&self, said: &Said) {
+        info!(
+            kind = said.subject.about.kind,
+            object = %said.subject.about.key(),
+            reason = said.subject.reason,
+            warning = said.subject.type_ == EventType::Warning,
+            "event: {}",
+            said.message.text(),
+        );
+    }
+
+    async fn create(&mut self, said: &Said, text: String, now: Timestamp) -> Result<(), ApiError> {
+        self.log(said);
+        let Subject {
+            about,
+            type_,
+            reason,
+        } = &said.subject;
+        let namespace = match about.namespace.as_str() {
             "" => "default",
             namespace => namespace,
         };
         let mut event = Event {
             metadata: Meta::default(),
-            involved_object: said.about.clone(),
-            reason: said.reason.clone(),
-            message: said.message.clone(),
-            type_: said.type_.as_str().to_owned(),
+            involved_object: about.clone(),
+            reason: reason.clone(),
+            message: text,
+            type_: type_.as_str().to_owned(),
             source: EventSource {
                 component: self.component.clone(),
                 host: String::new(),
@@ -190,37 +193,19 @@ impl Writer {
             reporting_component: self.component.clone(),
             reporting_instance: String::new(),
         };
-        if self.said.len() >= REMEMBERED {
-            let oldest = self
-                .said
-                .iter()
-                .min_by_key(|(_, r)| r.last)
-                .map(|(s, _)| s.clone());
-            oldest.map(|said| self.said.remove(&said));
-        }
         // Another component may speak of the same object at the very same time.
         let mut written = Ok(());
         for _ in 0..NAMES {
             self.count += 1;
             let stamp = now.as_nanosecond() + i128::from(self.count);
-            let key = Key::namespaced(namespace, format!("{}.{stamp:x}", said.about.name));
+            let key = Key::namespaced(namespace, format!("{}.{stamp:x}", about.name));
             event.metadata = Meta::named(&key);
             written = self.cluster.create(&event).await.map(|_| ());
-            if !written
-                .as_ref()
-                .is_err_and(crate::ApiError::is_already_exists)
-            {
+            if !written.as_ref().is_err_and(ApiError::is_already_exists) {
                 break;
             }
         }
-        self.said.insert(
-            said,
-            Record {
-                key: event.metadata.key(),
-                count: 1,
-                last: now,
-            },
-        );
+        self.correlator.written(said, event.metadata.key(), now);
         written
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use orlop_csi::{CallError, Retry};
-use orlop_runtime::{ApiError, Backoff, Clock, Outcome, Refusal};
+use orlop_runtime::{ApiError, Backoff, Clock, Outcome, Refusal, spoken};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{family::Family, gauge::Gauge},
@@ -239,15 +239,6 @@ impl Patience {
             .next
             .get_or_create(&labels)
             .set(next.unwrap_or(0));
-    }
-}
-
-/// A wait in words, such as `4s` or `5m0s`.
-pub(crate) fn spoken(wait: Duration) -> String {
-    match wait.as_secs() {
-        0 => format!("{}ms", wait.as_millis()),
-        seconds @ 1..60 => format!("{seconds}s"),
-        seconds => format!("{}m{}s", seconds / 60, seconds % 60),
     }
 }
 

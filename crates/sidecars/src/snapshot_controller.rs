@@ -23,7 +23,7 @@ use orlop_model::{
     VolumeGroupSnapshotContent, VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent,
 };
 use orlop_runtime::{Backoff, Change, Outcome, Process, Queue, work};
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::served::until_served;
 
@@ -34,12 +34,14 @@ mod depart;
 mod group;
 mod make;
 mod members;
+mod metrics;
 mod shop;
 mod single;
 mod sources;
 mod wish;
 
 use bench::Bench;
+pub use metrics::Metrics;
 use shop::Shop;
 
 /// Look again at once: what was decided on had changed.
@@ -56,8 +58,10 @@ pub struct Config {
     pub distributed: bool,
     /// Objects of a kind that are worked on at once.
     pub workers: usize,
-    /// Waits between tries.
+    /// Waits between tries; the longest is also that of what can't go well.
     pub retry: Backoff,
+    /// Where work and waits are counted.
+    pub metrics: Metrics,
 }
 
 impl Default for Config {
@@ -71,6 +75,7 @@ impl Default for Config {
                 first: Duration::from_secs(1),
                 most: Duration::from_secs(300),
             },
+            metrics: Metrics::default(),
         }
     }
 }
@@ -98,14 +103,15 @@ pub fn start(process: &Process, config: Config) {
 
 async fn run_single(process: &Process, shop: &Arc<Shop>) {
     let bench: Bench<VolumeSnapshot> = Bench::new(process, shop);
-    let retry = shop.config.retry;
-    let (wishes, contents, sources) = (Queue::new(retry), Queue::new(retry), Queue::new(retry));
+    let wishes = shop.singles.clone();
+    let contents = queue(process, shop, "content");
+    let sources = Queue::new(shop.config.retry);
     feed_snapshots(shop, &wishes, &contents, &sources);
     feed_by_claims(shop, &wishes, &sources);
     let wake = wishes.clone();
     let all = bench.wishes.clone();
     bench.classes.subscribe(move |change| {
-        if let Change::Applied { old: None, .. } = change {
+        if let Change::Applied { .. } = change {
             let waiting = all.all().into_iter().filter(|one| !one.is_ready());
             waiting.for_each(|one| wake.add(one.key()));
         }
@@ -123,8 +129,12 @@ async fn run_single(process: &Process, shop: &Arc<Shop>) {
 
 fn feed_snapshots(shop: &Shop, wishes: &Queue<Key>, contents: &Queue<Key>, sources: &Queue<Key>) {
     let (wake, held) = (wishes.clone(), sources.clone());
+    let metrics = shop.config.metrics.clone();
     shop.snapshots.subscribe(move |change| {
         let snapshot = change.object();
+        if let Change::Deleted(old) = change {
+            metrics.cancel(&old.metadata.uid);
+        }
         if let Some(claim) = &snapshot.spec.source.persistent_volume_claim_name {
             let (over, key) = match change {
                 Change::Applied { new, .. } => (new.is_ready(), new.key()),
@@ -176,14 +186,21 @@ async fn run_groups(process: &Process, shop: &Arc<Shop>) {
     let bench: Bench<VolumeGroupSnapshot> = Bench::new(process, shop);
     // Set once: this runs once.
     let _ = shop.group_contents.set(bench.contents.clone());
-    let retry = shop.config.retry;
-    let (wishes, contents) = (Queue::new(retry), Queue::new(retry));
-    let wake = wishes.clone();
-    bench.wishes.subscribe(move |change| {
-        if let Change::Applied { old, new } = change
-            && old.is_none_or(|old| group::stirs(old, new))
-        {
-            wake.add(new.key());
+    let wishes = queue(process, shop, "group-snapshot");
+    let contents = queue(process, shop, "group-content");
+    let (wake, on) = (wishes.clone(), shop.clone());
+    bench.wishes.subscribe(move |change| match change {
+        Change::Applied { old, new } => {
+            if old.is_none_or(|old| group::stirs(old, new)) {
+                wake.add(new.key());
+            }
+        }
+        Change::Deleted(old) => {
+            on.config.metrics.cancel(&old.metadata.uid);
+            // Its members waited for it.
+            let all = on.snapshots.all();
+            let members = all.iter().filter(|one| single::is_member_of(one, old));
+            members.for_each(|one| on.singles.add(one.key()));
         }
     });
     let (wake, own) = (wishes.clone(), contents.clone());
@@ -200,7 +217,7 @@ async fn run_groups(process: &Process, shop: &Arc<Shop>) {
     };
     let again = unready.clone();
     bench.classes.subscribe(move |change| {
-        if let Change::Applied { old: None, .. } = change {
+        if let Change::Applied { .. } = change {
             again();
         }
     });
@@ -221,9 +238,10 @@ async fn run_groups(process: &Process, shop: &Arc<Shop>) {
     );
 }
 
-fn unread(key: &Key, error: &orlop_runtime::ApiError) -> Outcome {
-    warn!(object = %key, error = error.chain(), "will try again");
-    Outcome::Retry
+/// A queue by the original's name.
+fn queue(process: &Process, shop: &Shop, of: &str) -> Queue<Key> {
+    let name = format!("snapshot-controller-{of}");
+    Queue::new(shop.config.retry).measured(&process.metrics, &name)
 }
 
 /// Caches of kinds that both of the controller's halves read.

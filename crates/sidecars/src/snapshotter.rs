@@ -24,9 +24,13 @@ use orlop_csi::{
 };
 use orlop_model::{Key, Kind as _, VolumeGroupSnapshotContent, VolumeSnapshotContent};
 use orlop_runtime::{Backoff, Change, Outcome, Process, Queue, Recorder, work};
-use tracing::{info, warn};
+use tracing::info;
 
-use crate::{provisioner::introduce, served::until_served};
+use crate::{
+    patience::{Patience, RetryMetrics},
+    provisioner::introduce,
+    served::until_served,
+};
 
 mod content;
 mod decide;
@@ -59,8 +63,10 @@ pub struct Config {
     pub groups: bool,
     /// Contents that are worked on at once.
     pub workers: usize,
-    /// Waits between tries.
+    /// Waits between tries; the longest is also that of what can't go well.
     pub retry: Backoff,
+    /// Where waits are counted.
+    pub metrics: RetryMetrics,
 }
 
 impl Default for Config {
@@ -78,6 +84,7 @@ impl Default for Config {
                 first: Duration::from_secs(1),
                 most: Duration::from_secs(300),
             },
+            metrics: RetryMetrics::default(),
         }
     }
 }
@@ -129,9 +136,15 @@ async fn run<K: Content>(
         contents: process.cache(),
         classes: process.cache(),
         recorder: recorder.clone(),
+        patience: Patience::new(
+            K::NAMES.controller,
+            config.retry,
+            process.clock,
+            config.metrics.clone(),
+        ),
         config: config.clone(),
     };
-    let queue = Queue::<Key>::new(config.retry);
+    let queue = Queue::<Key>::new(config.retry).measured(&process.metrics, K::NAMES.queue);
     let (wake, name) = (queue.clone(), info.name.clone());
     desk.contents.subscribe(move |change| {
         if let Change::Applied { old, new } = change
@@ -141,10 +154,10 @@ async fn run<K: Content>(
             wake.add(new.key());
         }
     });
-    // A content that waits for its class is woken by it.
+    // A content that waits for its class, or for another one, is woken by it.
     let (wake, waiting) = (queue.clone(), desk.contents.clone());
     desk.classes.subscribe(move |change| {
-        if let Change::Applied { old: None, new } = change {
+        if let Change::Applied { new, .. } = change {
             let class = &new.meta().name;
             let all = waiting.all();
             let of_class = all.iter().filter(|content| {
@@ -173,9 +186,4 @@ fn stirs<K: Content>(old: &K, new: &K) -> bool {
         )
     }
     matters(old) != matters(new)
-}
-
-fn unread(key: &Key, error: &orlop_runtime::ApiError) -> Outcome {
-    warn!(content = %key, error = error.chain(), "will try again");
-    Outcome::Retry
 }

@@ -6,10 +6,10 @@ use std::{
 };
 
 use orlop_model::Key;
-use orlop_runtime::{Clock, Election, Metrics, Process};
+use orlop_runtime::{Clock, Election, Metrics, Process, Renewal};
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{family::Family, gauge::Gauge},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
 };
 use tokio::time::Instant;
 use tracing::warn;
@@ -26,6 +26,7 @@ pub(super) struct Standing {
     /// When the lease was last renewed, while leading.
     renewed: Arc<Mutex<Option<Instant>>>,
     status: Family<Name, Gauge>,
+    slow: Family<Name, Counter>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -42,7 +43,22 @@ impl Standing {
             "Whether this process leads (1) or waits (0), by lease",
             standing.status.clone(),
         );
+        // The registry adds `_total` to counters by itself.
+        metrics.registry().register(
+            "leader_election_slowpath",
+            "Renewals of the lease that took another look at it, by lease",
+            standing.slow.clone(),
+        );
         standing
+    }
+
+    fn renewed(&self, lease: &Key, renewal: Renewal) {
+        let name = Name {
+            name: lease.name.clone(),
+        };
+        let slow = self.slow.get_or_create(&name);
+        slow.inc_by(u64::from(renewal == Renewal::AfterALook));
+        self.set(lease, Some(Instant::now()));
     }
 
     fn set(&self, lease: &Key, renewed: Option<Instant>) {
@@ -116,9 +132,9 @@ pub(super) async fn lead(
             () = election.win(&process.cluster, &clock) => {}
             () = &mut stop => return,
         }
-        standing.set(&election.lease, Some(Instant::now()));
+        standing.renewed(&election.lease, Renewal::AtOnce);
         start(&process);
-        let renewed = || standing.set(&election.lease, Some(Instant::now()));
+        let renewed = |renewal| standing.renewed(&election.lease, renewal);
         let lost = tokio::select! {
             lost = election.hold_telling(&process.cluster, &clock, renewed) => Some(lost),
             () = &mut stop => None,

@@ -67,13 +67,20 @@ impl Part {
                 workers: view.workers("worker-threads")?,
                 nodes: view.bool("enable-node-watcher"),
             }),
-            Role::Snapshotter => Config::Snapshotter(snapshotter(view)?),
+            Role::Snapshotter => Config::Snapshotter(snapshotter::Config {
+                metrics: retries.clone(),
+                ..snapshotter(view)?
+            }),
             Role::SnapshotController => Config::SnapshotController(snapshot_controller::Config {
                 groups: view.gate("CSIVolumeGroupSnapshot"),
                 prevent_volume_mode_conversion: view.bool("prevent-volume-mode-conversion"),
                 distributed: view.bool("enable-distributed-snapshotting"),
                 workers: view.workers("worker-threads")?,
                 retry: view.retry(),
+                metrics: snapshot_controller::Metrics::register(
+                    &mut metrics.registry(),
+                    retries.clone(),
+                ),
             }),
             Role::Registrar | Role::LivenessProbe => {
                 return Err(format!("{} is no controller", view.program.name));
@@ -165,6 +172,7 @@ fn snapshotter(view: &View<'_>) -> Result<snapshotter::Config, String> {
         groups: view.gate("CSIVolumeGroupSnapshot"),
         workers: view.workers("worker-threads")?,
         retry: view.retry(),
+        ..snapshotter::Config::default()
     })
 }
 

@@ -10,6 +10,7 @@ use orlop_csi::{
 use orlop_model::{ObjectRef, well_known::sanitise};
 use orlop_runtime::{Metrics, Process};
 use orlop_sidecars::{RetryMetrics, liveness};
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
@@ -25,6 +26,9 @@ use crate::{api, controllers::choose, endpoint::Endpoint, up::terminated};
 
 /// How long a driver's socket may take to appear, as for the Go sidecars.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often is told that it has not, as they do.
+const TOLD: Duration = Duration::from_secs(10);
 
 /// A controller by its old name.
 pub(super) fn alone(view: &View<'_>) -> Result<()> {
@@ -194,7 +198,12 @@ async fn begin(beside: Beside) -> Result<()> {
 pub(super) async fn meet(driver: &Driver, address: &str) -> Result<Arc<DriverInfo>> {
     let path = orlop_csi::client::socket_path(address)?;
     let there = async {
-        while tokio::net::UnixStream::connect(&path).await.is_err() {
+        let mut told = None;
+        while let Err(error) = tokio::net::UnixStream::connect(&path).await {
+            if told.is_none_or(|at: Instant| at.elapsed() >= TOLD) {
+                info!(%error, "Still connecting to {address}");
+                told = Some(Instant::now());
+            }
             // Nothing tells when a socket that may not even have a folder yet is listened at.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }

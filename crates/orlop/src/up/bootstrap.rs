@@ -39,6 +39,19 @@ pub(crate) async fn objects(cluster: &Cluster, class: &str, driver: &DriverInfo)
     Ok(())
 }
 
+/// What can be snapshotted, in words.
+pub(crate) fn snapshots(class: &str, driver: &DriverInfo) -> String {
+    let single = driver.can(ControllerCapability::CreateDeleteSnapshot);
+    let groups = GroupCapability::CreateDeleteGetVolumeGroupSnapshot;
+    match (single, driver.group.contains(&groups)) {
+        (true, true) => {
+            format!("VolumeSnapshots and VolumeGroupSnapshots of class {class} (default)")
+        }
+        (true, false) => format!("VolumeSnapshots of class {class} (default)"),
+        (false, _) => format!("none: {} takes no snapshots", driver.name),
+    }
+}
+
 /// A class of snapshots, or of groups of them, that is the driver's default.
 fn cutting(name: &str, driver: &DriverInfo, is_default: &str) -> Value {
     json!({

@@ -157,6 +157,7 @@ impl System {
             "class",
             &format!("{class} (default), made by {}", info.name),
         );
+        tell("snapshots", &bootstrap::snapshots(&class, &info));
 
         start_roles(&roles, &controller);
         let on_node = Heard::new(&roles.node, &chronicle, Side::Node);

@@ -12,7 +12,7 @@ use orlop_model::{
     well_known::ATTACHMENT_NODE_ID,
 };
 use orlop_runtime::{
-    ApiError, Cache, Clock, Cluster, Outcome, Patch, with_finalizer, without_finalizer,
+    ApiError, Cache, Clock, Cluster, Outcome, Patch, spoken, with_finalizer, without_finalizer,
 };
 use serde_json::{Value, json};
 use tracing::{info, warn};
@@ -26,7 +26,7 @@ use crate::{
     capability::{self, AccessError, Shape, SingleNode},
     credentials::{self, CredentialsError},
     insist::insist,
-    patience::{Patience, Setback, spoken},
+    patience::{Patience, Setback},
 };
 
 /// Look again at once: what was decided on had changed.

@@ -60,10 +60,3 @@ async fn who_waits_and_until_when_is_shown() {
     assert!(has(&text, &format!("{next} 1300")), "{text}");
     assert_eq!(patience.after("a", Setback::Failed).as_secs(), 1, "anew");
 }
-
-#[test]
-fn waits_are_spoken_as_go_speaks() {
-    assert_eq!(spoken(Duration::from_millis(500)), "500ms");
-    assert_eq!(spoken(Duration::from_secs(4)), "4s");
-    assert_eq!(spoken(Duration::from_secs(300)), "5m0s");
-}

@@ -7,7 +7,7 @@ use orlop_model::{
     Claim, Key, Kind, StorageClass, Volume,
     well_known::{PROVISIONING, SELECTED_NODE},
 };
-use orlop_runtime::{ApiError, Cache, Cluster, EventType, Outcome, Patch, Recorder};
+use orlop_runtime::{ApiError, Cache, Cluster, EventType, Message, Outcome, Patch, Recorder};
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 use tracing::debug;
@@ -27,7 +27,7 @@ use super::{
 use crate::{
     credentials,
     insist::insist,
-    patience::{Patience, Setback, spoken},
+    patience::{Patience, Setback},
 };
 
 /// That a volume is being made is told only if it takes longer than this: its end is told
@@ -310,11 +310,8 @@ impl Claims {
                 Setback::Infeasible
             }
             Verdict::NothingHere => {
-                self.fail_event(
-                    claim,
-                    class,
-                    &format!("{reason}; another node is asked for"),
-                );
+                let reason = format!("{reason}; another node is asked for");
+                self.fail_event(claim, class, &reason, None);
                 self.take_off(claim, Keep::Nothing).await?;
                 return Ok(Outcome::Done);
             }
@@ -333,11 +330,8 @@ impl Claims {
         if let Unready::Topology(TopologyError::NoNode(_)) = error
             && intent == Intent::ToRecord
         {
-            self.fail_event(
-                claim,
-                class,
-                &format!("{reason}; another node is asked for"),
-            );
+            let reason = format!("{reason}; another node is asked for");
+            self.fail_event(claim, class, &reason, None);
             self.take_off(claim, Keep::Nothing).await?;
             return Ok(Outcome::Done);
         }
@@ -435,13 +429,11 @@ impl Claims {
     fn stuck(&self, claim: &Claim) -> Outcome {
         let class = claim.class().unwrap_or_default();
         let wait = self.wait(claim, Setback::Waiting);
-        self.cleanup_event(
-            claim,
-            &format!(
-                "it is not known whether a volume was made, and StorageClass {class:?} is gone; \
-                 create the class again, or remove the finalizer {PROVISIONING} if there is none"
-            ),
+        let why = format!(
+            "it is not known whether a volume was made, and StorageClass {class:?} is gone; \
+             create the class again, or remove the finalizer {PROVISIONING} if there is none"
         );
+        self.cleanup_event(claim, &why, wait);
         Outcome::After(wait)
     }
 
@@ -458,8 +450,7 @@ impl Claims {
         reason: &str,
     ) -> Outcome {
         let wait = self.wait(claim, setback);
-        let reason = format!("{reason}; next try in {}", spoken(wait));
-        self.fail_event(claim, class, &reason);
+        self.fail_event(claim, class, reason, Some(wait));
         Outcome::After(wait)
     }
 
@@ -470,25 +461,36 @@ impl Claims {
             _ => Setback::Uncertain,
         };
         let wait = self.wait(claim, setback);
-        let reason = format!("{}; next try in {}", chain(error), spoken(wait));
-        self.cleanup_event(claim, &reason);
+        self.cleanup_event(claim, &chain(error), wait);
         Outcome::After(wait)
     }
 
-    fn fail_event(&self, claim: &Claim, class: &StorageClass, reason: &str) {
+    fn fail_event(
+        &self,
+        claim: &Claim,
+        class: &StorageClass,
+        reason: &str,
+        wait: Option<Duration>,
+    ) {
         let class = &class.metadata.name;
         self.config
             .metrics
             .provision_failed(class, source_of(claim));
         let text = format!("failed to provision volume with StorageClass \"{class}\": {reason}");
+        let message = match wait {
+            Some(wait) => Message::until_next_try(text, wait),
+            None => text.into(),
+        };
         self.recorder
-            .say(claim, EventType::Warning, "ProvisioningFailed", text);
+            .say(claim, EventType::Warning, "ProvisioningFailed", message);
     }
 
-    fn cleanup_event(&self, claim: &Claim, reason: &str) {
-        let text = format!("the volume that was asked for could not be deleted yet: {reason}");
+    fn cleanup_event(&self, claim: &Claim, why: &str, wait: Duration) {
+        let text = format!("the volume that was asked for could not be deleted yet: {why}");
+        let message = Message::until_next_try(text, wait);
+        let reason = "ProvisioningCleanupFailed";
         self.recorder
-            .say(claim, EventType::Warning, "ProvisioningCleanupFailed", text);
+            .say(claim, EventType::Warning, reason, message);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Claims, as both halves of the resizer read them, write on them and speak about them.
 
 use orlop_model::{Claim, Kind};
-use orlop_runtime::{ApiError, Cache, Cluster, EventType, Patch, Recorder};
+use orlop_runtime::{ApiError, Cache, Cluster, EventType, Message, Patch, Recorder};
 use serde_json::Value;
 
 use super::look_again;
@@ -50,7 +50,7 @@ impl Desk {
         claim: &Claim,
         type_: EventType,
         reason: &str,
-        message: impl Into<String>,
+        message: impl Into<Message>,
     ) {
         self.recorder.say(claim, type_, reason, message);
     }

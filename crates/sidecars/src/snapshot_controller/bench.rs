@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use orlop_model::{Key, Kind as _};
-use orlop_runtime::{ApiError, Cache, EventType, Outcome, Patch, Process};
+use orlop_runtime::{ApiError, Cache, EventType, Message, Outcome, Patch, Process};
 use serde_json::{Value, json};
 
 use super::{
     AGAIN,
-    decide::{Refusal, Step, decide},
+    decide::{Refusal, Source, Step, decide},
+    metrics::{Operation, Type},
     shop::Shop,
-    unread,
     wish::{Half as _, Prepared, Wish},
 };
 
@@ -41,17 +41,33 @@ impl<W: Wish> Bench<W> {
     /// One look at one wish.
     pub(super) async fn turn(&self, key: Key) -> Outcome {
         let Some(wish) = self.wishes.get(&key) else {
-            return Outcome::Done;
+            return self.shop.conclude::<W>(&key, Ok(Outcome::Done));
         };
         let step = if wish.meta().is_deleting() {
             W::depart(self, &wish).await
         } else {
             self.pursue(&wish).await
         };
-        step.unwrap_or_else(|error| unread(&key, &error))
+        self.shop.conclude::<W>(&key, step)
+    }
+
+    /// Counts the time from here on, if it isn't counted yet.
+    pub(super) fn begin(&self, wish: &W, what: Operation, driver: Option<&str>) {
+        let kind = match wish.view(None).source {
+            Source::Content => Type::PreProvisioned,
+            Source::Claims | Source::Group | Source::Unclear => Type::Dynamic,
+        };
+        let metrics = &self.shop.config.metrics;
+        metrics.begin(&wish.meta().uid, what, (W::WORDS.prefix, kind), driver);
     }
 
     async fn pursue(&self, wish: &W) -> Result<Outcome, ApiError> {
+        if !wish.is_ready() {
+            self.begin(wish, Operation::CreateAndReady, None);
+        }
+        if !wish.is_created() && wish.view(None).source == Source::Claims {
+            self.begin(wish, Operation::Create, None);
+        }
         let content = self.content_of(wish).await?;
         match decide(&W::WORDS, &wish.view(content.as_deref())) {
             Step::Leave => W::attend(self, wish).await,
@@ -137,11 +153,14 @@ impl<W: Wish> Bench<W> {
             recorder.say(&wish, EventType::Normal, &reason, text);
         };
         let name = format!("{}Snapshot {key}", words.prefix);
+        let (metrics, uid) = (&self.shop.config.metrics, &wish.meta().uid);
         if !wish.is_created() && told.is_created() {
+            metrics.succeed(uid, Operation::Create, Some(content.driver()));
             let text = format!("{name} was successfully created by the CSI driver.");
             say("SnapshotCreated", text);
         }
         if !wish.is_ready() && told.is_ready() {
+            metrics.succeed(uid, Operation::CreateAndReady, Some(content.driver()));
             say("SnapshotReady", format!("{name} is ready to use."));
         }
         Ok(Outcome::Done)
@@ -197,12 +216,14 @@ impl<W: Wish> Bench<W> {
         }
     }
 
-    /// Puts what is wrong into the status and says it, unless the very same stands there.
+    /// Says what is wrong and when it is looked at again, and puts it into the status unless the
+    /// very same stands there.
     pub(super) async fn refuse(&self, wish: &W, refusal: &Refusal) -> Result<Outcome, ApiError> {
         let Refusal {
             reason,
             message,
             unready,
+            setback,
         } = refusal;
         if wish.error_message() != Some(message) {
             let time = self.shop.clock.now_seconds();
@@ -213,9 +234,11 @@ impl<W: Wish> Bench<W> {
             if self.write_status(wish, status).await?.is_none() {
                 return Ok(AGAIN);
             }
-            let recorder = &self.shop.recorder;
-            recorder.say(wish, EventType::Warning, reason, message.clone());
         }
-        Ok(Outcome::Retry)
+        let wait = self.shop.wait::<W>(&wish.key(), *setback);
+        let message = Message::until_next_try(message, wait);
+        let recorder = &self.shop.recorder;
+        recorder.say(wish, EventType::Warning, reason, message);
+        Ok(Outcome::After(wait))
     }
 }

@@ -11,7 +11,6 @@ use tracing::info;
 use super::{
     AGAIN,
     bench::Bench,
-    unread,
     wish::{Half, Wish},
 };
 
@@ -27,6 +26,10 @@ impl Half for VolumeSnapshotContent {
 
     fn policy(&self) -> DeletionPolicy {
         self.spec.deletion_policy
+    }
+
+    fn driver(&self) -> &str {
+        &self.spec.driver
     }
 
     fn owner_uid(&self) -> &str {
@@ -58,6 +61,10 @@ impl Half for VolumeGroupSnapshotContent {
         self.spec.deletion_policy
     }
 
+    fn driver(&self) -> &str {
+        &self.spec.driver
+    }
+
     fn owner_uid(&self) -> &str {
         &self.spec.volume_group_snapshot_ref.uid
     }
@@ -75,11 +82,11 @@ impl Half for VolumeGroupSnapshotContent {
 impl<W: Wish> Bench<W> {
     /// One look at one content.
     pub(super) async fn content_turn(&self, key: Key) -> Outcome {
-        let Some(content) = self.contents.get(&key) else {
-            return Outcome::Done;
+        let step = match self.contents.get(&key) {
+            Some(content) => self.content_step(&content).await,
+            None => Ok(Outcome::Done),
         };
-        let step = self.content_step(&content).await;
-        step.unwrap_or_else(|error| unread(&key, &error))
+        self.shop.conclude::<W::Content>(&key, step)
     }
 
     async fn content_step(&self, content: &W::Content) -> Result<Outcome, ApiError> {

@@ -1,5 +1,7 @@
 //! What a snapshot, or a group of them, needs next while nobody deletes it. Pure.
 
+use crate::patience::Setback;
+
 /// How a kind speaks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Words {
@@ -76,6 +78,8 @@ pub(super) struct Refusal {
     pub(super) message: String,
     /// Whether it can't be used; otherwise its readiness stays as it is.
     pub(super) unready: bool,
+    /// How long it waits. What it waits for wakes it, if it is watched.
+    pub(super) setback: Setback,
 }
 
 impl Refusal {
@@ -84,6 +88,15 @@ impl Refusal {
             reason: format!("{}{reason}", words.prefix),
             message: message.into(),
             unready: true,
+            setback: Setback::Failed,
+        }
+    }
+
+    /// One that can't go well until its object is another.
+    fn hopeless(self) -> Self {
+        Self {
+            setback: Setback::Infeasible,
+            ..self
         }
     }
 
@@ -103,7 +116,8 @@ pub(super) fn decide(words: &Words, view: &View<'_>) -> Step {
     if view.source == Source::Unclear {
         let [one, other] = words.sources;
         let message = format!("Exactly one of {one} and {other} should be specified");
-        return refuse("SnapshotValidationError", message);
+        let refusal = Refusal::new(words, "SnapshotValidationError", message);
+        return Step::Refuse(refusal.hopeless());
     }
     let Some(half) = view.content else {
         return match view.source {

@@ -5,15 +5,16 @@ use orlop_model::{
     snapshot::DeletionPolicy,
     well_known::{GROUP_SNAPSHOT_BOUND, SNAPSHOT_AS_SOURCE, SNAPSHOT_BOUND, SNAPSHOT_IN_GROUP},
 };
-use orlop_runtime::{ApiError, EventType, Outcome, Patch, Preconditions};
+use orlop_runtime::{ApiError, EventType, Message, Outcome, Patch, Preconditions};
 use serde_json::json;
 
 use super::{
     AGAIN,
     bench::Bench,
+    metrics::Operation,
     wish::{Half, Wish},
 };
-use crate::insist::insist;
+use crate::{insist::insist, patience::Setback};
 
 /// A content of one that goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,13 +202,18 @@ async fn follow<W: Wish>(
     };
     let content = content.filter(is_ours);
     let step = decide(content.as_ref().map(Leaving::of), hindrance);
+    if step != Step::Hold {
+        let driver = content.as_ref().map(Half::driver);
+        bench.begin(wish, Operation::Delete, driver);
+    }
     match (step, content) {
         (Step::Hold, _) => {
+            let wait = shop.wait::<W>(&wish.key(), Setback::Waiting);
             if !text.is_empty() {
-                let recorder = &shop.recorder;
+                let (recorder, text) = (&shop.recorder, Message::until_next_try(text, wait));
                 recorder.say(wish, EventType::Warning, "SnapshotDeletePending", text);
             }
-            Ok(Outcome::Retry)
+            Ok(Outcome::After(wait))
         }
         (Step::Mark, Some(content)) => {
             let body = json!({"metadata": {"annotations": {W::Content::BEING_DELETED: "yes"}}});
@@ -238,7 +244,7 @@ async fn follow<W: Wish>(
                 other => other.map(|()| Outcome::Done),
             }
         }
-        (Step::LetGo, _) => {
+        (Step::LetGo, content) => {
             let left: Vec<&String> = wish
                 .meta()
                 .finalizers
@@ -246,8 +252,13 @@ async fn follow<W: Wish>(
                 .filter(|name| !ours.contains(&name.as_str()))
                 .collect();
             let body = json!({"metadata": {"finalizers": left}});
-            let written = bench.write(wish, body).await?;
-            Ok(written.map_or(AGAIN, |_| Outcome::Done))
+            if bench.write(wish, body).await?.is_none() {
+                return Ok(AGAIN);
+            }
+            let driver = content.as_ref().map(Half::driver);
+            let metrics = &shop.config.metrics;
+            metrics.succeed(&wish.meta().uid, Operation::Delete, driver);
+            Ok(Outcome::Done)
         }
         (Step::Wait | Step::Mark | Step::Delete, _) => Ok(Outcome::Done),
     }

@@ -1,19 +1,23 @@
 //! What all parts of the controller share.
 
-use std::sync::OnceLock;
+use std::{sync::OnceLock, time::Duration};
 
 use orlop_model::{
-    Kind as _, Volume, VolumeGroupSnapshotContent, VolumeSnapshot, VolumeSnapshotContent,
+    Key, Kind, Volume, VolumeGroupSnapshotContent, VolumeSnapshot, VolumeSnapshotContent,
 };
-use orlop_runtime::{Cache, Clock, Cluster, Index, Process, Recorder};
+use orlop_runtime::{ApiError, Cache, Clock, Cluster, Index, Outcome, Process, Queue, Recorder};
 
 use super::{Claims, Config, Volumes, sources};
+use crate::patience::{Patience, Setback};
 
 /// Caches, indexes and the ways out.
 pub(super) struct Shop {
     pub(super) cluster: Cluster,
     pub(super) clock: Clock,
     pub(super) recorder: Recorder,
+    patience: Patience,
+    /// Snapshots that need a look.
+    pub(super) singles: Queue<Key>,
     pub(super) config: Config,
     pub(super) snapshots: Cache<VolumeSnapshot>,
     pub(super) contents: Cache<VolumeSnapshotContent>,
@@ -38,6 +42,14 @@ impl Shop {
             cluster: process.cluster.clone(),
             clock: process.clock,
             recorder: process.recorder("snapshot-controller"),
+            patience: Patience::new(
+                "snapshot-controller",
+                config.retry,
+                process.clock,
+                config.metrics.retries.clone(),
+            ),
+            singles: Queue::new(config.retry)
+                .measured(&process.metrics, "snapshot-controller-snapshot"),
             config,
             by_claim: snapshots.index("snapshots.claim", |snapshot| {
                 let claim = snapshot.spec.source.persistent_volume_claim_name.as_ref();
@@ -65,6 +77,20 @@ impl Shop {
         }
     }
 
+    /// How long an object waits that met this.
+    pub(super) fn wait<K: Kind>(&self, key: &Key, setback: Setback) -> Duration {
+        self.patience.after(&who::<K>(key), setback)
+    }
+
+    /// Ends an object's turn.
+    pub(super) fn conclude<K: Kind>(
+        &self,
+        key: &Key,
+        result: Result<Outcome, ApiError>,
+    ) -> Outcome {
+        self.patience.conclude(&who::<K>(key), result)
+    }
+
     /// The volume of that driver and handle, if there is exactly one.
     pub(super) fn volume_of(&self, driver: &str, handle: &str) -> Option<std::sync::Arc<Volume>> {
         match self.by_handle.get(&handle_key(driver, handle)).as_slice() {
@@ -81,6 +107,10 @@ impl Shop {
                 .metadata
                 .has_finalizer(orlop_model::well_known::SNAPSHOT_SOURCE_PROTECTION)
     }
+}
+
+fn who<K: Kind>(key: &Key) -> String {
+    format!("{} {key}", K::KIND)
 }
 
 fn handle_key(driver: &str, handle: &str) -> String {

@@ -16,6 +16,7 @@ use super::{
     depart, make,
     wish::{Prepared, Wish},
 };
+use crate::patience::Setback;
 
 impl Wish for VolumeSnapshot {
     type Content = VolumeSnapshotContent;
@@ -141,7 +142,12 @@ impl Wish for VolumeSnapshot {
         let group = groups.iter().find(|group| group.handle() == Some(handle));
         Ok(match group {
             Some(group) => Prepared::Ready(Some(group.owner().name)),
-            None => Prepared::Later(Outcome::Retry),
+            None => {
+                let wait = bench
+                    .shop
+                    .wait::<Self>(&wish.metadata.key(), Setback::Waiting);
+                Prepared::Later(Outcome::After(wait))
+            }
         })
     }
 
@@ -156,7 +162,10 @@ impl Wish for VolumeSnapshot {
         let key = Key::namespaced(&wish.metadata.namespace, group);
         let live = bench.shop.cluster.get::<VolumeGroupSnapshot>(&key).await?;
         let Some(group) = live else {
-            return Ok(Outcome::Retry);
+            let wait = bench
+                .shop
+                .wait::<Self>(&wish.metadata.key(), Setback::Waiting);
+            return Ok(Outcome::After(wait));
         };
         let mut owners = wish.metadata.owner_references.clone();
         owners.push(group.as_owner());
@@ -174,6 +183,15 @@ impl Wish for VolumeSnapshot {
 pub(super) fn member_content(member: &str) -> String {
     let hash = member.strip_prefix("snapshot-").unwrap_or(member);
     format!("snapcontent-{hash}")
+}
+
+/// Whether a snapshot was cut with this group, or says so.
+pub(super) fn is_member_of(snapshot: &VolumeSnapshot, group: &VolumeGroupSnapshot) -> bool {
+    let said = snapshot.status.as_ref();
+    let said = said.and_then(|status| status.volume_group_snapshot_name.as_deref());
+    let name = Some(group.metadata.name.as_str());
+    snapshot.metadata.namespace == group.metadata.namespace
+        && (said == name || snapshot.group_owner() == name)
 }
 
 /// Whether a change can change what is decided. What we write into the status must not cut a

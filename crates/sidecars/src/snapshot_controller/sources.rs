@@ -6,7 +6,7 @@ use orlop_model::{
 };
 use orlop_runtime::{ApiError, Outcome, with_finalizer, without_finalizer};
 
-use super::{shop::Shop, unread};
+use super::shop::Shop;
 use crate::insist::insist;
 
 /// The snapshot that a claim's first content comes from.
@@ -69,13 +69,13 @@ pub(super) async fn turn(shop: &Shop, key: Key) -> Outcome {
         let over = !is_cut(&now.key());
         over.then(|| without_finalizer(now, FINALIZER))?
     };
-    match insist(&shop.cluster, &*claim, let_go).await {
-        Ok(released) => {
+    let released = insist(&shop.cluster, &*claim, let_go)
+        .await
+        .map(|released| {
             released.into_iter().for_each(|one| shop.claims.absorb(one));
             Outcome::Done
-        }
-        Err(error) => unread(&key, &error),
-    }
+        });
+    shop.conclude::<Claim>(&key, released)
 }
 
 #[cfg(test)]

@@ -75,6 +75,7 @@ pub(super) trait Half: Kind {
     const UNCLEAR: (&'static str, &'static str);
 
     fn policy(&self) -> DeletionPolicy;
+    fn driver(&self) -> &str;
     fn owner_uid(&self) -> &str;
     /// Exactly one source is named.
     fn is_clear(&self) -> bool;

@@ -6,9 +6,10 @@ use jiff::Timestamp;
 use orlop_csi::{CallError, Secrets};
 use orlop_model::{Kind, volume::SecretRef};
 use serde_json::Value;
+use tonic::Code;
 
 use super::{Config, decide::View, desk::Desk};
-use crate::{credentials::CredentialsError, provisioner::ParameterError};
+use crate::{credentials::CredentialsError, patience::Setback, provisioner::ParameterError};
 
 /// The names that a kind of content goes by.
 pub(super) struct Names {
@@ -21,6 +22,10 @@ pub(super) struct Names {
     pub(super) creation_failed: &'static str,
     pub(super) check_failed: &'static str,
     pub(super) delete_error: &'static str,
+    /// As the original calls its queue.
+    pub(super) queue: &'static str,
+    /// Who waits, for metrics.
+    pub(super) controller: &'static str,
 }
 
 /// A content of either kind.
@@ -93,6 +98,37 @@ pub(super) enum Failure {
     Unknown(String),
     #[error("the driver's answer {0}; this is an error of the driver")]
     Garbled(&'static str),
+}
+
+impl Failure {
+    /// How long to wait after it.
+    pub(super) fn setback(&self) -> Setback {
+        match self {
+            Self::Driver(error) => of_call(error),
+            Self::Credentials(error) => of_credentials(error),
+            // A class that comes or changes wakes those who wait for it.
+            Self::NoClass(_) | Self::Unknown(_) => Setback::Failed,
+            Self::Parameters(_) | Self::Classless | Self::Unbound => Setback::Infeasible,
+            Self::Garbled(_) => Setback::Uncertain,
+        }
+    }
+}
+
+/// What a driver's answer about snapshots is.
+pub(super) fn of_call(error: &CallError) -> Setback {
+    match error.code {
+        Code::InvalidArgument | Code::Unimplemented | Code::OutOfRange => Setback::Infeasible,
+        _ => Setback::of_call(error),
+    }
+}
+
+/// What credentials that can't be had are.
+pub(super) fn of_credentials(error: &CredentialsError) -> Setback {
+    match error {
+        CredentialsError::Read(error) => Setback::of_api(error),
+        // Nobody tells of secrets.
+        CredentialsError::Missing(_) | CredentialsError::NotText { .. } => Setback::Waiting,
+    }
 }
 
 /// Nanoseconds since 1970 of a driver's time; now if it tells none.

@@ -63,6 +63,8 @@ pub(super) fn decide(view: &View) -> Step {
 
 fn make(view: &View) -> Step {
     match (view.origin, view.handle) {
+        // The deletion follows.
+        (Origin::Volume, false) if view.being_deleted && !view.being_created => Step::Leave,
         (Origin::Volume, false) => Step::Create,
         _ if view.being_created => Step::Tidy,
         _ if view.ready => Step::Leave,
@@ -187,6 +189,20 @@ mod tests {
             ..NEW
         };
         assert_eq!(decide(&new), Step::Leave);
+    }
+
+    #[test]
+    fn nothing_new_is_made_of_what_is_about_to_go() {
+        let marked = View {
+            being_deleted: true,
+            ..NEW
+        };
+        assert_eq!(decide(&marked), Step::Leave);
+        let asked = View {
+            being_created: true,
+            ..marked
+        };
+        assert_eq!(decide(&asked), Step::Create, "its outcome is unknown");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Carries out what is decided for contents, of either kind.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use orlop_csi::{Driver, DriverInfo, Retry, Secrets};
 use orlop_model::{Key, volume::SecretRef, well_known::SNAPSHOT_MANAGED_BY};
 use orlop_runtime::{
-    ApiError, Cache, Clock, Cluster, EventType, Outcome, Patch, Recorder, without_finalizer,
+    ApiError, Cache, Clock, Cluster, EventType, Message, Outcome, Patch, Recorder,
+    without_finalizer,
 };
 use serde_json::{Value, json};
 use tonic::Code;
@@ -13,14 +14,13 @@ use tracing::info;
 
 use super::{
     AGAIN, Config,
-    content::{Content, Failure, Order},
+    content::{Content, Failure, Order, of_call, of_credentials},
     decide::{Step, decide},
-    unread,
 };
 use crate::{
     credentials::{self, CredentialsError},
     insist::{insist, insist_status},
-    patience::{TAKEN, spread},
+    patience::{Patience, Setback},
     resizer::words,
     snapshot_parameters::for_driver,
 };
@@ -34,13 +34,16 @@ pub(super) struct Desk<K: Content> {
     pub(super) contents: Cache<K>,
     pub(super) classes: Cache<K::Class>,
     pub(super) recorder: Recorder,
+    pub(super) patience: Patience,
     pub(super) config: Config,
 }
 
 impl<K: Content> Desk<K> {
     /// One look at one content.
     pub(super) async fn turn(&self, key: Key) -> Outcome {
+        let who = key.to_string();
         let Some(content) = self.contents.get(&key) else {
+            self.patience.forget(&who);
             return Outcome::Done;
         };
         let elsewhere = self
@@ -51,8 +54,7 @@ impl<K: Content> Desk<K> {
         if elsewhere || content.driver() != self.info.name {
             return Outcome::Done;
         }
-        let step = self.step(&content).await;
-        step.unwrap_or_else(|error| unread(&key, &error))
+        self.patience.conclude(&who, self.step(&content).await)
     }
 
     async fn step(&self, content: &K) -> Result<Outcome, ApiError> {
@@ -86,9 +88,10 @@ impl<K: Content> Desk<K> {
                     content.meta().name,
                     words(&failure)
                 );
-                return self.fail_to_create(content, &text).await;
+                return self.fail_to_create(content, &text, failure.setback()).await;
             }
         };
+        let afresh = !content.view().being_created;
         let Some(content) = self.begin(content).await? else {
             return Ok(AGAIN);
         };
@@ -98,13 +101,18 @@ impl<K: Content> Desk<K> {
                 self.record(&content, &told).await
             }
             Err(failure) => {
-                let uncertain = match &failure {
-                    Failure::Driver(error) => error.retry == Retry::Uncertain,
+                let over = match &failure {
+                    // Too busy, or full: a first call that is turned away for it began nothing.
+                    Failure::Driver(error) if error.code == Code::ResourceExhausted => afresh,
+                    Failure::Driver(error) => error.retry != Retry::Uncertain,
                     // It has made something that it can't name.
-                    _ => true,
+                    _ => false,
                 };
-                if !uncertain && !content.view().handle {
-                    self.tidy(&content).await?;
+                if over && !content.view().handle {
+                    let tidied = self.tidy(&content).await?;
+                    if tidied.is_none_or(|now| now.meta().is_deleting()) {
+                        return Ok(AGAIN);
+                    }
                 }
                 let text = format!(
                     "failed to take {} of the volume {}: {}",
@@ -112,13 +120,8 @@ impl<K: Content> Desk<K> {
                     content.volumes(),
                     words(&failure)
                 );
-                let outcome = self.fail_to_create(&content, &text).await?;
-                Ok(match failure {
-                    Failure::Driver(error) if error.code == Code::Aborted => {
-                        Outcome::After(spread(TAKEN, &content.meta().uid, 0))
-                    }
-                    _ => outcome,
-                })
+                self.fail_to_create(&content, &text, failure.setback())
+                    .await
             }
         }
     }
@@ -239,19 +242,26 @@ impl<K: Content> Desk<K> {
             Outcome::Done
         } else {
             // No event tells when the driver is done with it.
-            Outcome::Retry
+            Outcome::After(self.wait(content, Setback::Waiting))
         })
     }
 
-    async fn tidy(&self, content: &K) -> Result<(), ApiError> {
+    /// Says that no call is under way; `None` if the content is gone.
+    async fn tidy(&self, content: &K) -> Result<Option<K>, ApiError> {
         let name = K::NAMES.being_created;
         let tidy = |now: &K| {
             now.meta().annotation(name)?;
             let body = json!({"metadata": {"annotations": {name: Value::Null}}});
             Some(Patch::merge_on(now, body))
         };
-        self.take(insist(&self.cluster, content, tidy).await?);
-        Ok(())
+        let tidied = insist(&self.cluster, content, tidy).await?;
+        self.take(tidied.clone());
+        Ok(tidied)
+    }
+
+    /// How long a content waits that met this.
+    fn wait(&self, content: &K, setback: Setback) -> Duration {
+        self.patience.after(&content.key().to_string(), setback)
     }
 
     async fn ask(&self, content: &K) -> Result<Outcome, ApiError> {
@@ -276,8 +286,8 @@ impl<K: Content> Desk<K> {
                     content.meta().name,
                     words(&failure)
                 );
-                self.tell(content, K::NAMES.check_failed, &text).await?;
-                Ok(Outcome::Retry)
+                let reason = K::NAMES.check_failed;
+                self.tell(content, reason, &text, failure.setback()).await
             }
         }
     }
@@ -291,21 +301,23 @@ impl<K: Content> Desk<K> {
         if content.meta().uid != seen.meta().uid || decide(&content.view()) != Step::Delete {
             return Ok(AGAIN);
         }
-        let say = |text: String| {
-            let reason = K::NAMES.delete_error;
+        let say = |text: String, setback| {
+            let wait = self.wait(&content, setback);
+            let (reason, text) = (K::NAMES.delete_error, Message::until_next_try(text, wait));
             self.recorder
                 .say(&content, EventType::Warning, reason, text);
-            Ok(Outcome::Retry)
+            Ok(Outcome::After(wait))
         };
         let secrets = match self.secrets(&content).await {
             Ok(secrets) => secrets,
             Err(error) => {
-                let error = words(&error);
-                return say(format!("Failed to get snapshot credentials: {error}"));
+                let text = format!("Failed to get snapshot credentials: {}", words(&error));
+                return say(text, of_credentials(&error));
             }
         };
         if let Err(error) = K::delete(self, &content, secrets).await {
-            return say(format!("Failed to delete {}: {error}", K::NAMES.word));
+            let text = format!("Failed to delete {}: {error}", K::NAMES.word);
+            return say(text, of_call(&error));
         }
         info!(content = %content.key(), "deleted");
         let let_go = |now: &K| without_finalizer(now, K::NAMES.finalizer);
@@ -313,7 +325,12 @@ impl<K: Content> Desk<K> {
         Ok(Outcome::Done)
     }
 
-    async fn fail_to_create(&self, content: &K, text: &str) -> Result<Outcome, ApiError> {
+    async fn fail_to_create(
+        &self,
+        content: &K,
+        text: &str,
+        setback: Setback,
+    ) -> Result<Outcome, ApiError> {
         let word = K::NAMES.word;
         let (reason, text) = if content.has_status() {
             let text = format!("Failed to check and update {word} content: {text}");
@@ -322,15 +339,22 @@ impl<K: Content> Desk<K> {
             let text = format!("Failed to create {word}: {text}");
             (K::NAMES.creation_failed, text)
         };
-        self.tell(content, reason, &text).await?;
-        Ok(Outcome::Retry)
+        self.tell(content, reason, &text, setback).await
     }
 
-    /// Puts a failure into the status, and says it, unless the very same stands there.
-    async fn tell(&self, content: &K, reason: &str, text: &str) -> Result<(), ApiError> {
-        if content.error_message() == Some(text) {
-            return Ok(());
-        }
+    /// Says a failure and when it is tried again, and puts it into the status unless the very
+    /// same stands there.
+    async fn tell(
+        &self,
+        content: &K,
+        reason: &str,
+        text: &str,
+        setback: Setback,
+    ) -> Result<Outcome, ApiError> {
+        let wait = self.wait(content, setback);
+        let message = Message::until_next_try(text, wait);
+        self.recorder
+            .say(content, EventType::Warning, reason, message);
         let time = self.clock.now_seconds();
         let failed = |now: &K| {
             if now.error_message() == Some(text) {
@@ -340,8 +364,7 @@ impl<K: Content> Desk<K> {
             let body = json!({"status": {"readyToUse": false, "error": error}});
             Some(Patch::merge_on(now, body))
         };
-        self.recorder.say(content, EventType::Warning, reason, text);
         self.take(insist_status(&self.cluster, content, failed).await?);
-        Ok(())
+        Ok(Outcome::After(wait))
     }
 }

@@ -91,6 +91,8 @@ impl Content for VolumeGroupSnapshotContent {
         creation_failed: "GroupSnapshotCreationFailed",
         check_failed: "GroupSnapshotContentCheckandUpdateFailed",
         delete_error: "GroupSnapshotDeleteError",
+        queue: "csi-snapshotter-groupsnapshotcontent",
+        controller: "group-snapshotter",
     };
 
     fn view(&self) -> View {

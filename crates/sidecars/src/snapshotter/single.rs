@@ -67,6 +67,8 @@ impl Content for VolumeSnapshotContent {
         creation_failed: "SnapshotCreationFailed",
         check_failed: "SnapshotContentCheckandUpdateFailed",
         delete_error: "SnapshotDeleteError",
+        queue: "csi-snapshotter-content",
+        controller: "snapshotter",
     };
 
     fn view(&self) -> View {

@@ -16,6 +16,8 @@ use orlop_csi::{
 };
 use tonic::{Code, Request, Response, Status, async_trait};
 
+use crate::cuts::Cuts;
+
 pub(crate) const NAME: &str = "fake.csi.orlop.dev";
 
 /// How one call goes.
@@ -71,6 +73,7 @@ pub(crate) struct State {
     pub(crate) slow: Duration,
     /// The attributes that each volume was given last.
     pub(crate) modified: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) cuts: Cuts,
 }
 
 #[derive(Clone)]
@@ -82,6 +85,7 @@ pub(crate) struct Fake {
 impl Fake {
     /// A driver that can do everything that the sidecars use, and serves.
     pub(crate) fn serving() -> Self {
+        crate::log::listen();
         use controller_capability::rpc::Type;
         let state = State {
             capabilities: vec![
@@ -92,6 +96,7 @@ impl Fake {
                 Type::ModifyVolume,
                 Type::CloneVolume,
                 Type::CreateDeleteSnapshot,
+                Type::ListSnapshots,
                 Type::GetCapacity,
                 Type::ListVolumes,
                 Type::ListVolumesPublishedNodes,
@@ -109,7 +114,8 @@ impl Fake {
         let services = Services::new()
             .identity(fake.clone())
             .controller(fake.clone())
-            .node(fake.clone());
+            .node(fake.clone())
+            .group_controller(fake.clone());
         tokio::spawn(async move {
             let served = listener.serve(services, std::future::pending()).await;
             served.expect("serving in memory can't fail");
@@ -132,7 +138,10 @@ impl Fake {
 }
 
 /// Runs `act` unless the mishap forbids it, and answers as it says.
-fn with_mishap<T>(mishap: Option<Mishap>, act: impl FnOnce() -> T) -> Result<Response<T>, Status> {
+pub(crate) fn with_mishap<T>(
+    mishap: Option<Mishap>,
+    act: impl FnOnce() -> T,
+) -> Result<Response<T>, Status> {
     match mishap {
         None => Ok(Response::new(act())),
         Some(Mishap::Refuse(code)) => Err(Status::new(code, "told to refuse")),
@@ -160,7 +169,10 @@ impl Identity for Fake {
         &self,
         _: Request<GetPluginCapabilitiesRequest>,
     ) -> Result<Response<GetPluginCapabilitiesResponse>, Status> {
-        let mut services = vec![plugin::service::Type::ControllerService];
+        let mut services = vec![
+            plugin::service::Type::ControllerService,
+            plugin::service::Type::GroupControllerService,
+        ];
         if self.state().topology {
             services.push(plugin::service::Type::VolumeAccessibilityConstraints);
         }
@@ -383,6 +395,27 @@ impl Controller for Fake {
                 .insert(request.volume_id, request.mutable_parameters);
             ControllerModifyVolumeResponse {}
         })
+    }
+
+    async fn create_snapshot(
+        &self,
+        request: Request<CreateSnapshotRequest>,
+    ) -> Result<Response<CreateSnapshotResponse>, Status> {
+        self.cut(request.into_inner()).await
+    }
+
+    async fn delete_snapshot(
+        &self,
+        request: Request<DeleteSnapshotRequest>,
+    ) -> Result<Response<DeleteSnapshotResponse>, Status> {
+        self.uncut(&request.into_inner())
+    }
+
+    async fn list_snapshots(
+        &self,
+        request: Request<ListSnapshotsRequest>,
+    ) -> Result<Response<ListSnapshotsResponse>, Status> {
+        Ok(self.listed(&request.into_inner()))
     }
 
     async fn controller_get_capabilities(

@@ -1,10 +1,6 @@
 //! What went wrong in the originals' history, each as a case that must never be again.
 
-use std::{
-    fmt::Write as _,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use orlop_model::{
     Claim, Key, Kind, Secret, StorageClass, Volume, VolumeAttachment,
@@ -14,15 +10,11 @@ use orlop_runtime::Patch;
 use serde_json::json;
 use tokio::time::sleep;
 use tonic::Code;
-use tracing::{
-    Event, Metadata, Subscriber,
-    field::{Field, Visit},
-    span,
-};
 
 use crate::{
     driver::{Mishap, NAME},
     fuse::Fuse,
+    log::Log,
     world::{World, data},
 };
 
@@ -114,50 +106,11 @@ async fn a_volume_without_a_claim_is_left_alone_and_others_are_served() {
     assert_eq!(all.expect("it answers").len(), 3);
 }
 
-/// Everything that is logged, at every level.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<String>>);
-
-impl Log {
-    fn add(&self, record: impl FnOnce(&mut Words<'_>)) {
-        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        record(&mut Words(&mut text));
-    }
-}
-
-struct Words<'a>(&'a mut String);
-
-impl Visit for Words<'_> {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        let _ = writeln!(self.0, "{field}={value:?}");
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
-        self.add(|words| attributes.record(words));
-        span::Id::from_u64(1)
-    }
-    fn record(&self, _: &span::Id, values: &span::Record<'_>) {
-        self.add(|words| values.record(words));
-    }
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn event(&self, event: &Event<'_>) {
-        self.add(|words| event.record(words));
-    }
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
 /// R11 and R13: a secret reaches the driver, also after the class that named it is gone, and
 /// no log at any level.
 #[tokio::test(start_paused = true)]
 async fn secrets_are_found_without_their_class_and_logged_nowhere() {
-    let log = Log::default();
-    let _logging = tracing::subscriber::set_default(log.clone());
+    let log = Log::begin();
     let mut world = World::new().await;
     let purposes = ["provisioner", "controller-publish"];
     let parameters: serde_json::Map<_, _> = purposes
@@ -197,7 +150,7 @@ async fn secrets_are_found_without_their_class_and_logged_nowhere() {
         told.iter()
             .all(|secrets| secrets["token"] == "canary-value")
     );
-    let logged = log.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let logged = log.text();
     assert!(logged.contains("CreateVolume"), "something is logged");
     assert!(!logged.contains("canary-value"));
     assert!(!logged.contains("Y2FuYXJ5LXZhbHVl"));

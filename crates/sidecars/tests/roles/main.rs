@@ -3,12 +3,17 @@
 mod attaching;
 mod capacity;
 mod crashes;
+mod cuts;
 mod driver;
 mod fuse;
 mod history;
+mod leading;
+mod log;
 mod provisioning;
 mod registering;
 mod requests;
 mod resizing;
+mod snapshot_history;
+mod snapshots;
 mod sources;
 mod world;

@@ -9,7 +9,7 @@ use orlop_model::{
     VolumeSnapshotContent, well_known::PROVISIONING,
 };
 use orlop_runtime::{ApiError, Clock, Cluster, Preconditions, Process};
-use orlop_sidecars::{attacher, capacity, provisioner, resizer};
+use orlop_sidecars::{attacher, capacity, provisioner, resizer, snapshot_controller, snapshotter};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -26,6 +26,8 @@ pub(crate) struct World {
     pub(crate) fake: Fake,
     pub(crate) config: provisioner::Config,
     pub(crate) capacity: Option<capacity::Config>,
+    /// Whether, and how, snapshots are looked after.
+    pub(crate) snapshots: Option<(snapshotter::Config, snapshot_controller::Config)>,
     server: ApiServer,
     clock: Clock,
     control: Process,
@@ -55,6 +57,7 @@ impl World {
             fake: Fake::serving(),
             config: provisioner::Config::default(),
             capacity: None,
+            snapshots: None,
             server,
             clock,
             control,
@@ -90,8 +93,17 @@ impl World {
         if let Some(config) = &self.capacity {
             capacity::start(&process, driver.clone(), config.clone());
         }
+        if let Some((beside, central)) = &self.snapshots {
+            snapshotter::start(&process, driver.clone(), beside.clone());
+            snapshot_controller::start(&process, central.clone());
+        }
         resizer::start(&process, driver, resizer::Config::default());
         process
+    }
+
+    /// The API server, for those who come their own way.
+    pub(crate) fn service(&self) -> orlop_apiserver::ApiService {
+        self.server.service()
     }
 
     pub(crate) fn crash(&mut self) {
@@ -206,7 +218,31 @@ impl World {
         self.create(body).await
     }
 
-    /// Makes the snapshot kinds known.
+    /// Makes the kinds of snapshots and groups known, as an administrator does.
+    pub(crate) async fn define_snapshots(&self) {
+        for manifest in [
+            include_str!("../../../../deploy/crds/snapshots.yaml"),
+            include_str!("../../../../deploy/crds/group-snapshots.yaml"),
+        ] {
+            let definitions: Vec<Value> = serde_saphyr::from_multiple(manifest).expect("YAML");
+            for definition in definitions {
+                self.define(&definition).await;
+            }
+        }
+    }
+
+    async fn define(&self, definition: &Value) {
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let request = http::Request::post(path)
+            .header("content-type", "application/json")
+            .body(definition.to_string().into_bytes())
+            .expect("a request");
+        let client = kube::Client::new(self.server.service(), "default");
+        let made: Value = client.request(request).await.expect("it is made");
+        assert_eq!(made["kind"], "CustomResourceDefinition");
+    }
+
+    /// Makes the snapshot kinds known, so that statuses can be made up.
     pub(crate) async fn install_snapshots(&self) {
         let kinds = [
             ("VolumeSnapshot", "volumesnapshots", "Namespaced"),
@@ -232,14 +268,7 @@ impl World {
                     }],
                 },
             });
-            let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-            let request = http::Request::post(path)
-                .header("content-type", "application/json")
-                .body(body.to_string().into_bytes())
-                .expect("a request");
-            let client = kube::Client::new(self.server.service(), "default");
-            let made: Value = client.request(request).await.expect("it is made");
-            assert_eq!(made["kind"], "CustomResourceDefinition");
+            self.define(&body).await;
         }
     }
 
