@@ -1,18 +1,46 @@
-//! The two container images, made on the spot from Debian's busybox-static.
+//! The container images, made on the spot: two of Debian's busybox-static, and those of our binary.
 //!
-//! An image archive is a tar of a manifest, a config and a layer, which is a tar itself. Both
-//! images share the one layer: `/bin/busybox` and a link for each command.
+//! An image archive is a tar of a manifest, a config for each image and a layer, which is a tar
+//! itself. The images of an archive share the one layer and differ in what they run.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path, process::Command};
 
 use anyhow::{Context as _, Result, bail};
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 /// The image for tests' containers.
 pub(crate) const BUSYBOX: &str = "orlop.test/busybox:1";
 /// The image that holds a pod's namespaces.
 pub(super) const PAUSE: &str = "orlop.test/pause:1";
+
+/// The image that holds our binary, and what the local driver runs.
+pub(crate) const ORLOP: &str = "orlop.test/orlop:1";
+/// The programs whose place our binary takes, each an image that is entered by its name.
+const DROP_INS: [&str; 8] = [
+    "csi-attacher",
+    "csi-external-health-monitor-controller",
+    "csi-node-driver-registrar",
+    "csi-provisioner",
+    "csi-resizer",
+    "csi-snapshotter",
+    "livenessprobe",
+    "snapshot-controller",
+];
+/// What the local driver runs or reads; those that are not here are left out.
+const TOOLS: [&str; 6] = [
+    "/usr/sbin/mkfs.ext4",
+    "/usr/sbin/e2fsck",
+    "/usr/sbin/resize2fs",
+    "/usr/sbin/mkfs.xfs",
+    "/usr/sbin/xfs_growfs",
+    "/etc/mke2fs.conf",
+];
+
+/// The image of a program whose place our binary takes.
+fn drop_in(name: &str) -> String {
+    format!("orlop.test/{name}:1")
+}
 
 /// The commands that tests' containers use.
 const COMMANDS: [&str; 16] = [
@@ -35,20 +63,102 @@ pub(super) fn write(archive: &Path) -> Result<()> {
     for command in COMMANDS {
         layer.link(&format!("bin/{command}"), "busybox");
     }
-    let layer = layer.finish();
-    let layer_digest = hex(&layer);
+    let image = |name: &str, command: [&str; 3]| {
+        let config = json!({"Cmd": command, "Env": ["PATH=/bin"]});
+        (name.to_owned(), config)
+    };
+    let images = [
+        image(BUSYBOX, ["/bin/sh", "-c", "true"]),
+        image(PAUSE, ["/bin/busybox", "sleep", "1000000"]),
+    ];
+    write_archive(archive, &layer.finish(), &images)
+}
 
-    let mut archived = Tar::default();
-    archived.file("layer.tar", &layer, 0o644);
-    let mut manifest = Vec::new();
-    for (image, command) in [
-        (BUSYBOX, ["/bin/sh", "-c", "true"]),
-        (PAUSE, ["/bin/busybox", "sleep", "1000000"]),
+/// Writes an archive with the images of our binary: one that is called as it is, and one by the
+/// name of each program whose place it takes.
+pub(super) fn write_ours(archive: &Path, orlop: &Path) -> Result<()> {
+    // Of a debug binary most is symbols.
+    let stripped = archive.with_extension("stripped");
+    run(Command::new("strip").arg("-o").arg(&stripped).arg(orlop))?;
+    let mut files = BTreeSet::new();
+    for tool in TOOLS.iter().filter(|tool| Path::new(tool).exists()) {
+        files.insert((*tool).to_owned());
+        files.extend(libraries(Path::new(tool))?);
+    }
+    files.extend(libraries(&stripped)?);
+
+    let mut layer = Tar::default();
+    for folder in [
+        "bin/", "csi/", "dev/", "etc/", "proc/", "run/", "sys/", "tmp/",
     ] {
+        layer.folder(folder);
+    }
+    let above: BTreeSet<&Path> = files
+        .iter()
+        .flat_map(|file| Path::new(file).ancestors().skip(1))
+        .filter(|folder| folder.parent().is_some() && *folder != Path::new("/etc"))
+        .collect();
+    for folder in above {
+        layer.folder(&format!("{}/", inside(folder)?));
+    }
+    for file in &files {
+        let read = std::fs::read(file).with_context(|| format!("could not read {file}"))?;
+        layer.file(&inside(Path::new(file))?, &read, 0o755);
+    }
+    layer.file("bin/orlop", &std::fs::read(&stripped)?, 0o755);
+    std::fs::remove_file(&stripped)?;
+    let environment = json!(["PATH=/bin:/usr/sbin"]);
+    let plain = json!({"Entrypoint": ["/bin/orlop"], "Env": environment});
+    let mut images = vec![(ORLOP.to_owned(), plain)];
+    for name in DROP_INS {
+        layer.link(name, "bin/orlop");
+        let config = json!({"Entrypoint": [format!("/{name}")], "Env": environment});
+        images.push((drop_in(name), config));
+    }
+    write_archive(archive, &layer.finish(), &images)
+}
+
+/// A path as a layer has it.
+fn inside(path: &Path) -> Result<String> {
+    Ok(path.strip_prefix("/")?.display().to_string())
+}
+
+/// The libraries that a program is loaded with; none if it is no such program.
+fn libraries(program: &Path) -> Result<Vec<String>> {
+    let listed = Command::new("ldd")
+        .arg(program)
+        .output()
+        .context("could not run ldd")?;
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    let words = listed.lines().filter_map(|line| {
+        line.split_whitespace()
+            .find(|word| word.starts_with('/') && !word.ends_with(':'))
+    });
+    Ok(words.map(str::to_owned).collect())
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .with_context(|| format!("could not run {program}"))?;
+    if !output.status.success() {
+        bail!("{program}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+/// Writes images of one layer, each with its name and configuration.
+fn write_archive(archive: &Path, layer: &[u8], images: &[(String, Value)]) -> Result<()> {
+    let layer_digest = hex(layer);
+    let mut archived = Tar::default();
+    archived.file("layer.tar", layer, 0o644);
+    let mut manifest = Vec::new();
+    for (image, config) in images {
         let config = json!({
             "architecture": std::env::consts::ARCH.replace("x86_64", "amd64").replace("aarch64", "arm64"),
             "os": "linux",
-            "config": {"Cmd": command, "Env": ["PATH=/bin"]},
+            "config": config,
             "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{layer_digest}")]},
         })
         .to_string();
@@ -123,9 +233,25 @@ impl Tar {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::path::Path;
     use std::process::Command;
 
-    use super::Tar;
+    use super::{Tar, libraries};
+
+    #[test]
+    fn a_programs_libraries_are_files_and_a_text_has_none() {
+        let found = libraries(&std::env::current_exe().unwrap()).unwrap();
+        assert!(
+            found.iter().any(|file| file.contains("libc.so")),
+            "{found:?}"
+        );
+        assert!(
+            found.iter().all(|file| Path::new(file).exists()),
+            "{found:?}"
+        );
+        let none = libraries(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
+        assert!(none.is_empty(), "{none:?}");
+    }
 
     #[test]
     fn the_systems_tar_reads_what_ours_wrote() {

@@ -10,12 +10,10 @@ use super::{go_sidecars, host_path};
 use crate::{
     kube::KUBELET_ROOT,
     stage::{
-        CLAIM, DEFINITION, POD, SNAPSHOT_CONTENT, Stage, VOLUME, VOLUME_SNAPSHOT, claim, reader,
+        CLAIM, POD, SNAPSHOT_CONTENT, SNAPSHOTS, Stage, VOLUME, VOLUME_SNAPSHOT, claim, reader,
         writer,
     },
 };
-
-const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
 
 /// Less than this xfs can't be, and nothing else can grow in use on every machine.
 const SMALL: &str = "320Mi";
@@ -45,7 +43,7 @@ async fn start_driver(stage: &Stage, driver: Driver, root: &Path) -> Result<Stri
             Ok(go_sidecars::class(stage))
         }
         Driver::HostPath => {
-            host_path::start(stage).await?;
+            host_path::start(stage, &["--enable-topology=false"]).await?;
             stage.class(true, &json!({})).await?;
             Ok(stage.namespace().to_owned())
         }
@@ -54,26 +52,7 @@ async fn start_driver(stage: &Stage, driver: Driver, root: &Path) -> Result<Stri
 
 /// Starts all sidecars, each by its old name, with flags in the forms that manifests have them.
 async fn start_sidecars(stage: &Stage, kubeconfig: &Path) -> Result<()> {
-    stage
-        .apply(include_str!("../../../../deploy/crds/snapshots.yaml"))
-        .await?;
-    for plural in [
-        "volumesnapshots",
-        "volumesnapshotcontents",
-        "volumesnapshotclasses",
-    ] {
-        let established = |definition: &Value| {
-            let conditions = definition["status"]["conditions"].as_array();
-            conditions.is_some_and(|all| {
-                all.iter()
-                    .any(|one| one["type"] == "Established" && one["status"] == "True")
-            })
-        };
-        let name = format!("{plural}.{SNAPSHOTS}");
-        stage
-            .until(DEFINITION, &name, "established", established)
-            .await?;
-    }
+    stage.snapshot_kinds().await?;
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
     let address = format!("--csi-address={}", stage.driver_socket().display());
     let namespace = format!("--leader-election-namespace={}", stage.namespace());

@@ -26,7 +26,7 @@ pub(super) async fn run(stage: &Stage) -> Result<()> {
 }
 
 /// Starts the API server; answers with its administrator's kubeconfig.
-async fn api_server(stage: &Stage) -> Result<PathBuf> {
+pub(super) async fn api_server(stage: &Stage) -> Result<PathBuf> {
     let data = stage.folder().join("api");
     let kubeconfig = data.join("kubeconfig");
     let arguments = [
@@ -47,7 +47,7 @@ async fn api_server(stage: &Stage) -> Result<PathBuf> {
     Ok(kubeconfig)
 }
 
-fn ours(stage: &Stage, role: &str, kubeconfig: &Path, more: &[&str]) -> Result<()> {
+pub(super) fn ours(stage: &Stage, role: &str, kubeconfig: &Path, more: &[&str]) -> Result<()> {
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
     let arguments = ["--log=info", role, &kubeconfig];
     let arguments = arguments.iter().chain(more);
@@ -56,7 +56,7 @@ fn ours(stage: &Stage, role: &str, kubeconfig: &Path, more: &[&str]) -> Result<(
 }
 
 /// Starts our node, and makes the driver known to it.
-async fn node(stage: &Stage, root: &Path, kubeconfig: &Path) -> Result<()> {
+pub(super) async fn node(stage: &Stage, root: &Path, kubeconfig: &Path) -> Result<()> {
     let registry = root.join("plugins_registry");
     std::fs::create_dir_all(&registry)?;
     let name = format!("--name={NODE}");

@@ -5,16 +5,12 @@ use serde_json::{Value, json};
 
 use super::go_sidecars;
 use crate::stage::{
-    CLAIM, DEFINITION, POD, SNAPSHOT_CONTENT, Stage, VOLUME, VOLUME_SNAPSHOT, claim, reader, writer,
+    CLAIM, POD, SNAPSHOT_CONTENT, SNAPSHOTS, Stage, VOLUME, VOLUME_SNAPSHOT, claim, reader, writer,
 };
-
-const GROUP: &str = "snapshot.storage.k8s.io";
 
 pub(super) async fn run(stage: &Stage) -> Result<()> {
     stage.local_driver().await?;
-    define(stage, "VolumeSnapshotClass", "Cluster").await?;
-    define(stage, "VolumeSnapshotContent", "Cluster").await?;
-    define(stage, "VolumeSnapshot", "Namespaced").await?;
+    stage.snapshot_kinds().await?;
     let administrator = stage.administrator();
     go_sidecars::start(stage, &administrator).await?;
     go_sidecars::sidecar(stage, "csi-snapshotter", &administrator, &[])?;
@@ -31,7 +27,7 @@ async fn life(stage: &Stage) -> Result<()> {
     let class = stage.namespace();
     stage
         .apply_value(json!({
-            "apiVersion": format!("{GROUP}/v1"), "kind": "VolumeSnapshotClass",
+            "apiVersion": format!("{SNAPSHOTS}/v1"), "kind": "VolumeSnapshotClass",
             "metadata": {"name": class}, "driver": stage.driver_name(), "deletionPolicy": "Delete",
         }))
         .await?;
@@ -41,7 +37,7 @@ async fn life(stage: &Stage) -> Result<()> {
     stage.succeeded("before").await?;
     stage
         .apply_value(json!({
-            "apiVersion": format!("{GROUP}/v1"), "kind": "VolumeSnapshot", "metadata": {"name": "cut"},
+            "apiVersion": format!("{SNAPSHOTS}/v1"), "kind": "VolumeSnapshot", "metadata": {"name": "cut"},
             "spec": {"volumeSnapshotClassName": class, "source": {"persistentVolumeClaimName": "data"}},
         }))
         .await?;
@@ -54,7 +50,7 @@ async fn life(stage: &Stage) -> Result<()> {
 
     let mut copy = claim("copy", class, "64Mi");
     copy["spec"]["dataSource"] =
-        json!({"apiGroup": GROUP, "kind": "VolumeSnapshot", "name": "cut"});
+        json!({"apiGroup": SNAPSHOTS, "kind": "VolumeSnapshot", "name": "cut"});
     stage.apply_value(copy).await?;
     stage.apply_value(reader("reader", "copy", "ahoy")).await?;
     let copied = stage.bound("copy").await?;
@@ -66,46 +62,4 @@ async fn life(stage: &Stage) -> Result<()> {
     stage.remove(CLAIM, &["data", "copy"]).await?;
     stage.gone(VOLUME, &volume).await?;
     stage.gone(VOLUME, &copied).await
-}
-
-/// Makes a kind of snapshots known, with as much of a schema as the API server asks for: what the
-/// snapshot controller publishes is not ours to keep, and its checks are not the question.
-async fn define(stage: &Stage, kind: &str, scope: &str) -> Result<()> {
-    let singular = kind.to_lowercase();
-    let plural = match singular.strip_suffix("class") {
-        Some(_) => format!("{singular}es"),
-        None => format!("{singular}s"),
-    };
-    let name = format!("{plural}.{GROUP}");
-    stage
-        .apply_value(json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {
-                "name": name,
-                // Asked for by the API server of every group below k8s.io.
-                "annotations": {"api-approved.kubernetes.io": "unapproved, for tests only"},
-            },
-            "spec": {
-                "group": GROUP, "scope": scope,
-                "names": {"kind": kind, "plural": plural, "singular": singular},
-                "versions": [{
-                    "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": {
-                        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                    }},
-                }],
-            },
-        }))
-        .await?;
-    let established = |definition: &Value| {
-        let conditions = definition["status"]["conditions"].as_array();
-        conditions.is_some_and(|all| {
-            all.iter()
-                .any(|one| one["type"] == "Established" && one["status"] == "True")
-        })
-    };
-    stage
-        .until(DEFINITION, &name, "established", established)
-        .await?;
-    Ok(())
 }

@@ -1,40 +1,33 @@
 //! Our provisioner and attacher with csi-driver-host-path on the real control plane.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use serde_json::json;
 
 use crate::{
     kube::NODE,
-    stage::{ATTACHMENT, CLAIM, Stage, VOLUME, claim},
+    stage::{ATTACHMENT, CLAIM, Program, Stage, VOLUME, claim},
 };
 
 pub(super) async fn run(stage: &Stage) -> Result<()> {
-    start(stage).await?;
+    start(stage, &["--enable-topology=false"]).await?;
     attached_life(stage).await
 }
 
-/// Starts the driver.
-pub(super) async fn start(stage: &Stage) -> Result<()> {
+/// Starts the driver, with further arguments.
+pub(super) async fn start(stage: &Stage, more: &[&str]) -> Result<Arc<Program>> {
     let endpoint = format!("--endpoint=unix://{}", stage.driver_socket().display());
     let name = format!("--drivername={}", stage.driver_name());
     let state = stage.folder().join("state");
     std::fs::create_dir_all(&state)?;
     let state = format!("--statedir={}", state.display());
     let node = format!("--nodeid={NODE}");
+    let mut arguments: Vec<&str> = vec![&endpoint, &name, &state, &node, "--enable-attach"];
+    arguments.extend(more);
     stage
-        .driver(
-            &stage.binary("hostpathplugin"),
-            &[
-                &endpoint,
-                &name,
-                &state,
-                &node,
-                "--enable-attach",
-                "--enable-topology=false",
-            ],
-        )
-        .await?;
-    Ok(())
+        .driver(&stage.binary("hostpathplugin"), &arguments)
+        .await
 }
 
 /// A claim is bound, its volume attached to the node and detached, and both go; with whatever

@@ -1,20 +1,24 @@
 //! The scenarios, one file each. `docs/development/real-kubernetes.md` tells how to add one.
 
+mod deployed;
 mod drop_in;
 mod embedded;
 mod go_sidecars;
 mod go_snapshots;
 mod host_path;
 mod kubelet;
+mod likeness;
 mod mock;
 mod our_control;
 mod runner;
 mod sanity;
+mod suite;
 
 use anyhow::{Result, bail};
 use futures::future::BoxFuture;
 
 pub(crate) use self::runner::run;
+use self::suite::{Driver, Server};
 use crate::stage::Stage;
 
 /// Something that must hold on the real Kubernetes.
@@ -25,82 +29,131 @@ pub(crate) struct Scenario {
     pub(crate) law: &'static str,
     /// Programs that a person has to bring; without them it is skipped.
     brought: &'static [&'static str],
-    /// Whether it changes the cluster itself, so that nothing else may run meanwhile.
-    alone: bool,
+    /// What may run meanwhile.
+    company: Company,
     run: for<'a> fn(&'a Stage) -> BoxFuture<'a, Result<()>>,
 }
 
+/// What may run beside a scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Company {
+    /// Anything.
+    Any,
+    /// Anything: a snapshot controller of it takes turns with others by their common lease, and
+    /// may serve others' snapshots.
+    SharedSnapshots,
+    /// Nothing that has a snapshot controller: whose works is the question.
+    OwnSnapshots,
+    /// Nothing: it changes the cluster itself.
+    None,
+}
+
 /// All scenarios.
-const ALL: [Scenario; 10] = [
+const ALL: [Scenario; 15] = [
     Scenario {
         name: "sanity",
         law: "csi-sanity finds no fault with our local driver",
         brought: &[],
-        alone: false,
+        company: Company::Any,
         run: |stage| Box::pin(sanity::run(stage)),
     },
     Scenario {
         name: "mock",
         law: "our provisioner and attacher lead a claim through its life with Kubernetes' mock driver",
         brought: &[],
-        alone: false,
+        company: Company::Any,
         run: |stage| Box::pin(mock::run(stage)),
     },
     Scenario {
         name: "host-path",
         law: "our provisioner and attacher lead a claim through its life with the host-path driver",
         brought: &["hostpathplugin"],
-        alone: false,
+        company: Company::Any,
         run: |stage| Box::pin(host_path::run(stage)),
     },
     Scenario {
         name: "kubelet",
         law: "a pod in a real container writes into our driver's volume, and another reads it",
         brought: &[],
-        alone: false,
+        company: Company::Any,
         run: |stage| Box::pin(kubelet::run(stage)),
     },
     Scenario {
         name: "go-sidecars",
         law: "the Go sidecars lead a claim of our driver through its life, and let it grow",
         brought: &[],
-        alone: false,
+        company: Company::Any,
         run: |stage| Box::pin(go_sidecars::run(stage)),
     },
     Scenario {
         name: "go-snapshots",
         law: "the Go snapshotter cuts our driver's volumes, and a claim is made from a snapshot",
         brought: &[],
-        alone: false,
+        company: Company::OwnSnapshots,
         run: |stage| Box::pin(go_snapshots::run(stage)),
     },
     Scenario {
         name: "embedded",
         law: "the Go sidecars are clients of our API server, and our roles do the rest",
         brought: &[],
-        alone: false,
+        company: Company::Any,
         run: |stage| Box::pin(embedded::run(stage)),
     },
     Scenario {
         name: "our-control",
         law: "with our binder, attach-detach and protection the API server holds what it holds with the originals",
         brought: &[],
-        alone: true,
+        company: Company::None,
         run: |stage| Box::pin(our_control::run(stage)),
     },
     Scenario {
         name: "drop-in",
         law: "our sidecars by their old names serve our driver before a real API server",
         brought: &[],
-        alone: true,
+        company: Company::OwnSnapshots,
         run: |stage| Box::pin(drop_in::real(stage, drop_in::Driver::Local)),
     },
     Scenario {
         name: "drop-path",
         law: "our sidecars by their old names serve the host-path driver before a real API server",
         brought: &["hostpathplugin"],
-        alone: true,
+        company: Company::OwnSnapshots,
         run: |stage| Box::pin(drop_in::real(stage, drop_in::Driver::HostPath)),
+    },
+    Scenario {
+        name: "deployed",
+        law: "the manifests' pods serve a driver, and when the leading replica is killed the other one does",
+        brought: &[],
+        company: Company::Any,
+        run: |stage| Box::pin(deployed::run(stage)),
+    },
+    Scenario {
+        name: "real-loc",
+        law: "our sidecars do all that they are for: our driver, a real API server",
+        brought: &[],
+        company: Company::SharedSnapshots,
+        run: |stage| Box::pin(suite::run(stage, Driver::Local, Server::Real)),
+    },
+    Scenario {
+        name: "real-hp",
+        law: "our sidecars do all that they are for: the host-path driver, a real API server",
+        brought: &["hostpathplugin"],
+        company: Company::SharedSnapshots,
+        run: |stage| Box::pin(suite::run(stage, Driver::HostPath, Server::Real)),
+    },
+    Scenario {
+        name: "emb-loc",
+        law: "our sidecars do all that they are for: our driver, our API server",
+        brought: &[],
+        company: Company::Any,
+        run: |stage| Box::pin(suite::run(stage, Driver::Local, Server::Embedded)),
+    },
+    Scenario {
+        name: "emb-hp",
+        law: "our sidecars do all that they are for: the host-path driver, our API server",
+        brought: &["hostpathplugin"],
+        company: Company::Any,
+        run: |stage| Box::pin(suite::run(stage, Driver::HostPath, Server::Embedded)),
     },
 ];
 

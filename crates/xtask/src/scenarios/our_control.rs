@@ -1,12 +1,12 @@
 //! Our storage controllers in the place of kube-controller-manager's: the same life is led with
 //! theirs and with ours, and at every stop on the way the API server must hold the same.
 
-mod likeness;
+mod life;
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use self::likeness::{likeness, settled};
+use super::likeness;
 use crate::stage::{CLAIM, EVENT, POD, Stage, VOLUME, claim, pod};
 
 const MANAGER: &str = "kube-controller-manager";
@@ -25,7 +25,7 @@ pub(super) async fn run(stage: &Stage) -> Result<()> {
     stage.our_controller().await?;
     stage.our_registrar().await?;
 
-    let theirs = life(stage, None).await?;
+    let theirs = lead(stage, None).await?;
     stage.restart_component(MANAGER, &[THEIRS]).await?;
     let replaced = replace(stage, &theirs).await;
     stage.restart_component(MANAGER, &[]).await?;
@@ -38,13 +38,13 @@ async fn replace(stage: &Stage, theirs: &[Value]) -> Result<()> {
     let orlop = stage.binary("orlop");
     let arguments = ["--log=info", "control", "--leader-election", &kubeconfig];
     let control = stage.start("control", &orlop, arguments)?;
-    life(stage, Some(theirs)).await?;
+    lead(stage, Some(theirs)).await?;
     control.end().await
 }
 
 /// Leads a life; answers with what the API server held at each stop. With an earlier one's
 /// answer, each stop must come to hold the same.
-async fn life(stage: &Stage, like: Option<&[Value]>) -> Result<Vec<Value>> {
+async fn lead(stage: &Stage, like: Option<&[Value]>) -> Result<Vec<Value>> {
     let mut stops = Vec::new();
     let class = stage.namespace();
     stage.apply_value(disk(stage)).await?;
@@ -96,17 +96,8 @@ async fn stop(
     stops: &mut Vec<Value>,
     like: Option<&[Value]>,
 ) -> Result<()> {
-    match like.and_then(|like| like.get(stops.len())) {
-        None => stops.push(settled(stage).await?),
-        Some(expected) => {
-            let what = format!("with our controllers it is as with the originals: {name}");
-            stage
-                .until_equal(&what, expected, || likeness(stage))
-                .await?;
-            stops.push(expected.clone());
-        }
-    }
-    Ok(())
+    let what = format!("with our controllers it is as with the originals: {name}");
+    likeness::stop(stage, &what, stops, like, || life::likeness(stage)).await
 }
 
 /// Waits for an event about an object that there is now.
@@ -114,7 +105,7 @@ async fn told(stage: &Stage, about: &str, reason: &str) -> Result<()> {
     stage
         .bounded(&format!("{about} is told {reason}"), async {
             loop {
-                let uids = likeness::uids(stage).await?;
+                let uids = life::uids(stage).await?;
                 let events = stage.list(EVENT).await?;
                 let found = events.iter().any(|event| {
                     let object = &event["involvedObject"];

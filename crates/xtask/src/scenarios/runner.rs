@@ -8,9 +8,12 @@ use std::{
 
 use anyhow::{Result, anyhow};
 use futures::FutureExt as _;
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{
+    sync::{RwLock, Semaphore},
+    task::JoinSet,
+};
 
-use super::{Scenario, choose};
+use super::{Company, Scenario, choose};
 use crate::{kube::folder::Folder, stage::Stage};
 
 /// How long one scenario may take.
@@ -25,7 +28,9 @@ enum Outcome {
 
 /// Runs the scenarios of these names; all without a name.
 pub(crate) async fn run(cluster: &Folder, names: &[String], jobs: usize) -> Result<ExitCode> {
-    let (alone, together): (Vec<_>, Vec<_>) = choose(names)?.into_iter().partition(|one| one.alone);
+    let (alone, together): (Vec<_>, Vec<_>) = choose(names)?
+        .into_iter()
+        .partition(|one| one.company == Company::None);
     let (mut passed, mut skipped, mut again) = (0, 0, Vec::new());
     let mut count = |scenario: &'static Scenario, outcome: Outcome| match outcome {
         Outcome::Passed(took) => {
@@ -52,10 +57,18 @@ pub(crate) async fn run(cluster: &Folder, names: &[String], jobs: usize) -> Resu
     };
 
     let turns = Arc::new(Semaphore::new(jobs.max(1)));
+    let snapshots = Arc::new(RwLock::new(()));
     let mut running = JoinSet::new();
     for scenario in together {
         let (turns, cluster) = (Arc::clone(&turns), cluster.clone());
+        let snapshots = Arc::clone(&snapshots);
         running.spawn(async move {
+            // Before the turn, so that none is taken by one that waits.
+            let (_shared, _own) = match scenario.company {
+                Company::Any | Company::None => (None, None),
+                Company::SharedSnapshots => (Some(snapshots.read_owned().await), None),
+                Company::OwnSnapshots => (None, Some(snapshots.write_owned().await)),
+            };
             let _turn = turns.acquire_owned().await;
             (scenario, play(&cluster, scenario, scenario.name).await)
         });

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::{CSI_NODE, Program, Stage};
+use super::{CSI_NODE, Program, Stage, objects::documents};
 use crate::kube::{BUSYBOX, KUBELET_ROOT, NODE};
 
 impl Stage {
@@ -74,6 +74,38 @@ impl Stage {
         })
         .await?;
         Ok(program)
+    }
+
+    /// Gives the images of our binary to the node.
+    pub(crate) async fn our_images(&self) -> Result<()> {
+        crate::kube::import_ours(&self.cluster).await
+    }
+
+    /// Where containerd listens.
+    pub(crate) fn containerd(&self) -> String {
+        crate::kube::containerd_socket(&self.cluster)
+    }
+
+    /// Makes the kinds of snapshots known, single ones and groups. They stay: others may use them.
+    pub(crate) async fn snapshot_kinds(&self) -> Result<()> {
+        let established = |definition: &Value| {
+            let conditions = definition["status"]["conditions"].as_array();
+            conditions.is_some_and(|all| {
+                all.iter()
+                    .any(|one| one["type"] == "Established" && one["status"] == "True")
+            })
+        };
+        for yaml in [
+            include_str!("../../../../deploy/crds/snapshots.yaml"),
+            include_str!("../../../../deploy/crds/group-snapshots.yaml"),
+        ] {
+            for definition in documents(yaml)? {
+                if let Some((kind, name)) = self.apply_shared(definition).await? {
+                    self.until(kind, &name, "established", established).await?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Makes the scenario's class and its driver's object.

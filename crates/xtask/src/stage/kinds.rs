@@ -33,7 +33,10 @@ const fn cluster_wide(group: &'static str, name: &'static str, plural: &'static 
 }
 
 const STORAGE: &str = "storage.k8s.io";
-const SNAPSHOT: &str = "snapshot.storage.k8s.io";
+/// The group of snapshots' kinds.
+pub(crate) const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
+/// The group of group snapshots' kinds.
+pub(crate) const GROUP_SNAPSHOTS: &str = "groupsnapshot.storage.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 pub(crate) const CLAIM: Kind = namespaced("", "PersistentVolumeClaim", "persistentvolumeclaims");
@@ -48,10 +51,31 @@ pub(crate) const CLASS: Kind = cluster_wide(STORAGE, "StorageClass", "storagecla
 pub(crate) const CSI_DRIVER: Kind = cluster_wide(STORAGE, "CSIDriver", "csidrivers");
 pub(crate) const CSI_NODE: Kind = cluster_wide(STORAGE, "CSINode", "csinodes");
 pub(crate) const SNAPSHOT_CONTENT: Kind =
-    cluster_wide(SNAPSHOT, "VolumeSnapshotContent", "volumesnapshotcontents");
-pub(crate) const VOLUME_SNAPSHOT: Kind = namespaced(SNAPSHOT, "VolumeSnapshot", "volumesnapshots");
+    cluster_wide(SNAPSHOTS, "VolumeSnapshotContent", "volumesnapshotcontents");
+pub(crate) const VOLUME_SNAPSHOT: Kind = namespaced(SNAPSHOTS, "VolumeSnapshot", "volumesnapshots");
 pub(crate) const SNAPSHOT_CLASS: Kind =
-    cluster_wide(SNAPSHOT, "VolumeSnapshotClass", "volumesnapshotclasses");
+    cluster_wide(SNAPSHOTS, "VolumeSnapshotClass", "volumesnapshotclasses");
+
+pub(crate) const GROUP_SNAPSHOT: Kind = namespaced(
+    GROUP_SNAPSHOTS,
+    "VolumeGroupSnapshot",
+    "volumegroupsnapshots",
+);
+pub(crate) const GROUP_CONTENT: Kind = cluster_wide(
+    GROUP_SNAPSHOTS,
+    "VolumeGroupSnapshotContent",
+    "volumegroupsnapshotcontents",
+);
+pub(crate) const GROUP_CLASS: Kind = cluster_wide(
+    GROUP_SNAPSHOTS,
+    "VolumeGroupSnapshotClass",
+    "volumegroupsnapshotclasses",
+);
+pub(crate) const DEPLOYMENT: Kind = namespaced("apps", "Deployment", "deployments");
+pub(crate) const DAEMON_SET: Kind = namespaced("apps", "DaemonSet", "daemonsets");
+pub(crate) const SECRET: Kind = namespaced("", "Secret", "secrets");
+pub(crate) const LEASE: Kind = namespaced("coordination.k8s.io", "Lease", "leases");
+pub(crate) const CAPACITY: Kind = namespaced(STORAGE, "CSIStorageCapacity", "csistoragecapacities");
 
 pub(crate) const DEFINITION: Kind = cluster_wide(
     "apiextensions.k8s.io",
@@ -60,7 +84,7 @@ pub(crate) const DEFINITION: Kind = cluster_wide(
 );
 
 /// All kinds that can be applied.
-pub(super) const ALL: [Kind; 25] = [
+pub(super) const ALL: [Kind; 30] = [
     CLAIM,
     EVENT,
     POD,
@@ -75,10 +99,15 @@ pub(super) const ALL: [Kind; 25] = [
     SNAPSHOT_CONTENT,
     VOLUME_SNAPSHOT,
     SNAPSHOT_CLASS,
+    GROUP_SNAPSHOT,
+    GROUP_CONTENT,
+    GROUP_CLASS,
+    CAPACITY,
     namespaced("", "ConfigMap", "configmaps"),
-    namespaced("", "Secret", "secrets"),
-    namespaced("apps", "DaemonSet", "daemonsets"),
-    namespaced("apps", "Deployment", "deployments"),
+    SECRET,
+    LEASE,
+    DAEMON_SET,
+    DEPLOYMENT,
     namespaced("apps", "StatefulSet", "statefulsets"),
     namespaced(RBAC, "Role", "roles"),
     namespaced(RBAC, "RoleBinding", "rolebindings"),

@@ -31,6 +31,7 @@ use tokio::sync::watch;
 pub(crate) use self::{
     actors::{claim, pod, reader, writer},
     kinds::*,
+    objects::documents,
     programs::Program,
 };
 use crate::kube::{Authority, client, folder::Folder};

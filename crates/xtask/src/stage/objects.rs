@@ -8,7 +8,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::{Kind, NAMESPACE, Stage, lock};
+use super::{Kind, NAMESPACE, POD, Stage, lock};
 
 impl Stage {
     fn api(&self, kind: Kind, namespace: Option<&str>) -> Api<DynamicObject> {
@@ -80,7 +80,13 @@ impl Stage {
 
     /// Lists objects, of the scenario's namespace if their kind has one.
     pub(crate) async fn list(&self, kind: Kind) -> Result<Vec<Value>> {
-        let all = self.api(kind, None).list(&ListParams::default()).await;
+        self.list_in(kind, self.namespace()).await
+    }
+
+    /// Lists objects of a namespace.
+    pub(crate) async fn list_in(&self, kind: Kind, namespace: &str) -> Result<Vec<Value>> {
+        let api = self.api(kind, Some(namespace));
+        let all = api.list(&ListParams::default()).await;
         let all = all.with_context(|| format!("could not list {}s", kind.name))?;
         Ok(all
             .items
@@ -106,13 +112,40 @@ impl Stage {
         Ok(())
     }
 
+    /// Asks the API server what it would make of an object, strictly: a field that it does not
+    /// know is an error.
+    pub(crate) async fn try_strictly(&self, object: &Value) -> Result<()> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        let (version, name) = (text("/apiVersion"), text("/metadata/name"));
+        let named = version.zip(text("/kind"));
+        let kind = named.and_then(|(version, kind)| Kind::of(version, kind));
+        let (Some(kind), Some(name)) = (kind, name) else {
+            bail!("this is no object that stage/kinds.rs knows: {object}");
+        };
+        let params = PatchParams::apply("scenario")
+            .force()
+            .dry_run()
+            .validation_strict();
+        self.api(kind, text("/metadata/namespace"))
+            .patch(name, &params, &Patch::Apply(object))
+            .await
+            .with_context(|| format!("the API server does not take {} {name}", kind.name))?;
+        Ok(())
+    }
+
     /// Asks for an object's deletion; it may be gone already.
     pub(crate) async fn delete(&self, kind: Kind, name: &str) -> Result<()> {
-        match self
-            .api(kind, None)
-            .delete(name, &DeleteParams::default())
-            .await
-        {
+        self.delete_in(self.namespace(), kind, name).await
+    }
+
+    /// The same in another namespace. A pod there gets no time to end well.
+    pub(crate) async fn delete_in(&self, namespace: &str, kind: Kind, name: &str) -> Result<()> {
+        let params = if kind == POD && namespace != self.namespace() {
+            DeleteParams::default().grace_period(0)
+        } else {
+            DeleteParams::default()
+        };
+        match self.api(kind, Some(namespace)).delete(name, &params).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             Err(error) => {
@@ -130,7 +163,25 @@ impl Stage {
         condition: impl Fn(&Value) -> bool,
     ) -> Result<Value> {
         let what = format!("{} {name} is {what}", kind.name);
-        let seen = self.watched(kind, name, |object| {
+        let api = self.api(kind, None);
+        let seen = watched(&api, kind, name, |object| {
+            object.filter(|object| condition(object)).cloned()
+        });
+        self.bounded(&what, seen).await
+    }
+
+    /// The same in another namespace.
+    pub(crate) async fn until_in(
+        &self,
+        namespace: &str,
+        kind: Kind,
+        name: &str,
+        what: &str,
+        condition: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let what = format!("{} {namespace}/{name} is {what}", kind.name);
+        let api = self.api(kind, Some(namespace));
+        let seen = watched(&api, kind, name, |object| {
             object.filter(|object| condition(object)).cloned()
         });
         self.bounded(&what, seen).await
@@ -139,58 +190,58 @@ impl Stage {
     /// Waits until an object is gone.
     pub(crate) async fn gone(&self, kind: Kind, name: &str) -> Result<()> {
         let what = format!("{} {name} is gone", kind.name);
-        let seen = self.watched(kind, name, |object| object.is_none().then_some(()));
+        let api = self.api(kind, None);
+        let seen = watched(&api, kind, name, |object| object.is_none().then_some(()));
         self.bounded(&what, seen).await
     }
+}
 
-    /// Reads an object, then watches it, until `pick` takes something from what there is.
-    async fn watched<T>(
-        &self,
-        kind: Kind,
-        name: &str,
-        pick: impl Fn(Option<&Value>) -> Option<T>,
-    ) -> Result<T> {
-        let api = self.api(kind, None);
-        let only = format!("metadata.name={name}");
-        loop {
-            let list = api.list(&ListParams::default().fields(&only)).await;
-            let list = list.with_context(|| format!("could not read {} {name}", kind.name))?;
-            let version = list.metadata.resource_version.unwrap_or_default();
-            let current = list
-                .items
-                .into_iter()
-                .next()
-                .map(serde_json::to_value)
-                .transpose()?;
-            if let Some(picked) = pick(current.as_ref()) {
-                return Ok(picked);
-            }
-            let events = api
-                .watch(&WatchParams::default().fields(&only).timeout(20), &version)
-                .await;
-            let Ok(events) = events else {
-                continue;
-            };
-            let mut events = events.boxed();
-            while let Ok(Some(event)) = events.try_next().await {
-                let object = match event {
-                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                        Some(serde_json::to_value(object)?)
-                    }
-                    WatchEvent::Deleted(_) => None,
-                    WatchEvent::Bookmark(_) => continue,
-                    WatchEvent::Error(_) => break,
-                };
-                if let Some(picked) = pick(object.as_ref()) {
-                    return Ok(picked);
+/// Reads an object, then watches it, until `pick` takes something from what there is.
+async fn watched<T>(
+    api: &Api<DynamicObject>,
+    kind: Kind,
+    name: &str,
+    pick: impl Fn(Option<&Value>) -> Option<T>,
+) -> Result<T> {
+    let only = format!("metadata.name={name}");
+    loop {
+        let list = api.list(&ListParams::default().fields(&only)).await;
+        let list = list.with_context(|| format!("could not read {} {name}", kind.name))?;
+        let version = list.metadata.resource_version.unwrap_or_default();
+        let current = list
+            .items
+            .into_iter()
+            .next()
+            .map(serde_json::to_value)
+            .transpose()?;
+        if let Some(picked) = pick(current.as_ref()) {
+            return Ok(picked);
+        }
+        let events = api
+            .watch(&WatchParams::default().fields(&only).timeout(20), &version)
+            .await;
+        let Ok(events) = events else {
+            continue;
+        };
+        let mut events = events.boxed();
+        while let Ok(Some(event)) = events.try_next().await {
+            let object = match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    Some(serde_json::to_value(object)?)
                 }
+                WatchEvent::Deleted(_) => None,
+                WatchEvent::Bookmark(_) => continue,
+                WatchEvent::Error(_) => break,
+            };
+            if let Some(picked) = pick(object.as_ref()) {
+                return Ok(picked);
             }
         }
     }
 }
 
 /// The objects of a YAML text.
-pub(super) fn documents(yaml: &str) -> Result<Vec<Value>> {
+pub(crate) fn documents(yaml: &str) -> Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).context("could not read YAML")?;
     let documents: Vec<Value> = documents
         .into_iter()

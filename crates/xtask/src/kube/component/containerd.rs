@@ -1,6 +1,9 @@
 //! containerd and its images.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, bail};
 use tokio::process::Command;
@@ -8,16 +11,20 @@ use tokio::process::Command;
 use super::{Component, configure};
 use crate::kube::{folder::Folder, images};
 
-pub(super) fn socket(folder: &Folder) -> String {
+pub(crate) fn socket(folder: &Folder) -> String {
     folder.join("containerd.sock").display().to_string()
 }
 
 pub(in crate::kube) fn containerd(folder: &Folder) -> Result<Component> {
-    // Pods are on the host's network; a network must be configured all the same for a Ready node.
+    // Most pods are on the host's network. Others have an address of their own, from which they
+    // reach the host's, and that the host reaches.
     configure(
         folder,
         "cni.conflist",
-        r#"{"cniVersion": "1.0.0", "name": "unused", "plugins": [{"type": "loopback"}]}"#,
+        r#"{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "ptp", "ipam": {
+            "type": "host-local", "ranges": [[{"subnet": "10.78.0.0/24"}]],
+            "routes": [{"dst": "0.0.0.0/0"}]
+        }}]}"#,
     )?;
     let config = configure(
         folder,
@@ -57,6 +64,20 @@ state = "/run/containerd"
 pub(in crate::kube) async fn import(folder: &Folder) -> Result<()> {
     let archive = folder.join("images.tar");
     images::write(&archive)?;
+    give(folder, &archive).await
+}
+
+/// Gives the images of our binary to containerd.
+pub(crate) async fn import_ours(folder: &Folder) -> Result<()> {
+    let archive = folder.join("ours.tar");
+    let (within, orlop) = (archive.clone(), folder.binary("orlop"));
+    tokio::task::spawn_blocking(move || images::write_ours(&within, &orlop)).await??;
+    let given = give(folder, &archive).await;
+    std::fs::remove_file(&archive)?;
+    given
+}
+
+async fn give(folder: &Folder, archive: &Path) -> Result<()> {
     let socket = socket(folder);
     let mut said = String::new();
     for _ in 0..100 {
@@ -69,7 +90,7 @@ pub(in crate::kube) async fn import(folder: &Folder) -> Result<()> {
                 "images",
                 "import",
             ])
-            .arg(&archive)
+            .arg(archive)
             .output()
             .await
             .context("could not run ctr; run scripts/setup-kube")?;

@@ -22,6 +22,7 @@ pub(super) use self::{
 };
 use super::folder::Folder;
 pub(super) use containerd::import;
+pub(crate) use containerd::{import_ours, socket as containerd_socket};
 
 /// The components' names, in the order in which they start.
 pub(crate) const NAMES: [&str; 6] = [

@@ -1,16 +1,13 @@
-//! What the API server holds of a life, without what differs from one life to the next: made-up
-//! names, uids, versions, times, and who wrote what.
+//! What the API server holds of a life of claims, volumes and attachments.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::BTreeSet;
 
 use anyhow::Result;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     kube,
+    scenarios::likeness::{Names, line, objects, rename, text},
     stage::{ATTACHMENT, CLAIM, EVENT, NODE, POD, Stage, VOLUME},
 };
 
@@ -18,56 +15,16 @@ use crate::{
 const SOURCES: [&str; 2] = ["persistentvolume-controller", "attachdetach-controller"];
 /// Told only if a pod is seen before its node is chosen, which is a matter of luck.
 const LUCK: [&str; 1] = ["WaitForPodScheduled"];
-/// Of a claim's conditions, the one that Kubernetes' own claim protection writes since 1.37 to
-/// tell how long the claim has not been used. Nothing depends on it.
-const UNUSED: &str = "Unused";
-/// Members of objects that say when, by whom or in which version.
-const PASSING: [&str; 8] = [
-    "creationTimestamp",
-    "deletionTimestamp",
-    "lastPhaseTransitionTime",
-    "lastProbeTime",
-    "lastTransitionTime",
-    "managedFields",
-    "resourceVersion",
-    "generation",
-];
-/// How long nothing must have changed before it counts as settled.
-const STILL: Duration = Duration::from_secs(3);
-
-/// What there is of the life, once it doesn't change any more.
-pub(super) async fn settled(stage: &Stage) -> Result<Value> {
-    stage
-        .bounded("nothing changes any more", async {
-            let mut last = likeness(stage).await?;
-            let mut since = tokio::time::Instant::now();
-            while since.elapsed() < STILL {
-                tokio::time::sleep(Duration::from_millis(300)).await;
-                let now = likeness(stage).await?;
-                if now != last {
-                    (last, since) = (now, tokio::time::Instant::now());
-                }
-            }
-            Ok(last)
-        })
-        .await
-}
 
 /// What there is of the life.
 pub(super) async fn likeness(stage: &Stage) -> Result<Value> {
     let life = Life::read(stage).await?;
     let names = life.names();
     let told = told(stage, &life, &names).await?;
-    let objects = |all: &[Value]| -> Value {
-        let alike = all
-            .iter()
-            .map(|object| (title(object, &names), plain(object, &names)));
-        alike.collect::<Map<_, _>>().into()
-    };
     Ok(json!({
-        "claims": objects(&life.claims),
-        "volumes": objects(&life.volumes),
-        "attachments": objects(&life.attachments),
+        "claims": objects(&life.claims, &names),
+        "volumes": objects(&life.volumes, &names),
+        "attachments": objects(&life.attachments, &names),
         "attached": life.attached(&names),
         "events": told,
     }))
@@ -123,8 +80,8 @@ impl Life {
     }
 
     /// What was made up, and what it is called here.
-    fn names(&self) -> BTreeMap<String, String> {
-        let mut names = BTreeMap::new();
+    fn names(&self) -> Names {
+        let mut names = Names::new();
         for object in self.claims.iter().chain(&self.pods) {
             let name = text(object, "/metadata/name");
             names.insert(text(object, "/metadata/uid"), format!("uid of {name}"));
@@ -161,7 +118,7 @@ impl Life {
     }
 
     /// What the node is told to have, of this life.
-    fn attached(&self, names: &BTreeMap<String, String>) -> Value {
+    fn attached(&self, names: &Names) -> Value {
         let all = self.node["status"]["volumesAttached"].as_array();
         let mut alike: Vec<String> = all
             .into_iter()
@@ -174,11 +131,7 @@ impl Life {
     }
 }
 
-async fn told(
-    stage: &Stage,
-    life: &Life,
-    names: &BTreeMap<String, String>,
-) -> Result<BTreeSet<String>> {
+async fn told(stage: &Stage, life: &Life, names: &Names) -> Result<BTreeSet<String>> {
     let uids = life.uids();
     let events = stage.list(EVENT).await?;
     let ours = events.iter().filter(|event| {
@@ -186,53 +139,13 @@ async fn told(
             && !LUCK.contains(&text(event, "/reason").as_str())
             && uids.contains(&text(event, "/involvedObject/uid"))
     });
-    let lines = ours.map(|event| {
-        let words = ["/type", "/reason", "/source/component", "/message"];
-        let about = text(event, "/involvedObject/name");
-        let words = words.map(|pointer| text(event, pointer));
-        rename(&format!("{about}: {}", words.join(" ")), names)
-    });
-    Ok(lines.collect())
-}
-
-fn title(object: &Value, names: &BTreeMap<String, String>) -> String {
-    rename(&text(object, "/metadata/name"), names)
-}
-
-fn text(object: &Value, pointer: &str) -> String {
-    let found = object.pointer(pointer).and_then(Value::as_str);
-    found.unwrap_or_default().to_owned()
-}
-
-fn rename(text: &str, names: &BTreeMap<String, String>) -> String {
-    names
-        .iter()
-        .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
-}
-
-/// An object without what passes, and with made-up names replaced.
-fn plain(value: &Value, names: &BTreeMap<String, String>) -> Value {
-    match value {
-        Value::Object(members) => members
-            .iter()
-            .filter(|(name, _)| !PASSING.contains(&name.as_str()))
-            .map(|(name, member)| (rename(name, names), plain(member, names)))
-            .filter(|(_, member)| *member != json!([]))
-            .collect::<Map<_, _>>()
-            .into(),
-        Value::Array(items) => items
-            .iter()
-            .filter(|item| item["type"] != UNUSED)
-            .map(|item| plain(item, names))
-            .collect(),
-        Value::String(text) => rename(text, names).into(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
-    }
+    Ok(ours.map(|event| line(event, names)).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenarios::likeness::plain;
 
     fn life(id: &str) -> Life {
         Life {
