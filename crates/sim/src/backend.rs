@@ -49,6 +49,8 @@ pub struct Order {
     pub bytes: i64,
     /// The class's parameters.
     pub parameters: BTreeMap<String, String>,
+    /// The attributes that it is made with.
+    pub attributes: BTreeMap<String, String>,
     /// The nodes that it may be reached from, best first; empty if any will do.
     pub places: Vec<String>,
     /// How it is used.
@@ -64,6 +66,8 @@ pub struct Stored {
     pub order: Order,
     /// Its size now.
     pub bytes: i64,
+    /// Its attributes now.
+    pub attributes: BTreeMap<String, String>,
     /// The size of the file system on it, which only a node can change.
     pub file_system: i64,
     /// The only node that can reach it, if the order named any.
@@ -149,6 +153,7 @@ impl Backend {
         let stored = Stored {
             bytes: order.bytes,
             file_system: order.bytes,
+            attributes: order.attributes.clone(),
             order,
             place,
             attached: BTreeMap::new(),
@@ -176,6 +181,16 @@ impl Backend {
         let volume = self.change(id)?;
         volume.bytes = volume.bytes.max(bytes);
         Ok(volume.bytes)
+    }
+
+    /// Gives a volume other attributes; those that aren't named stay.
+    pub fn modify(
+        &mut self,
+        id: &str,
+        attributes: BTreeMap<String, String>,
+    ) -> Result<(), Refusal> {
+        self.change(id)?.attributes.extend(attributes);
+        Ok(())
     }
 
     /// Grows the file system to what the volume has.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 /// A simulated process: the roles that live and die together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +29,11 @@ pub enum Member {
 }
 
 impl Member {
+    /// Whether another may take its place while it runs: a node has one kubelet.
+    pub fn is_elected(self) -> bool {
+        !matches!(self, Self::Node(_))
+    }
+
     /// The processes of a cluster with so many nodes.
     pub fn all(nodes: u8) -> Vec<Self> {
         let mut all = vec![
@@ -76,19 +82,67 @@ impl Phase {
 pub enum Fault {
     /// The process dies, and comes back after a while.
     Crash(Phase),
-    /// The caller gets an error instead of the reply: 500 from the API server, INTERNAL
-    /// from the gate of the driver.
-    Error(Phase),
+    /// As [`Fault::Crash`], and its next life is shown the past first: every cache begins
+    /// with the first list that the process ever got, and catches up slowly.
+    Travel(Phase),
+    /// As [`Fault::Crash`], and the user meddles while it is away.
+    MeddledAway(Phase),
+    /// The user meddles just before the request leaves.
+    Meddled,
+    /// Another process takes this one's place, as if its lease had run out: this one holds
+    /// the call up for a while, then goes on with what it knew, hearing of nothing new,
+    /// until it notices and ends.
+    Deposed(Phase),
+    /// The caller gets an error instead of the reply.
+    Refused(Phase, Answer),
     /// A watch ends after so many pieces; other calls go through.
     Cut(usize),
+    /// What a watch tells comes late: each piece waits this long for its turn.
+    Late(Duration),
+    /// A watch tells nothing for this long, then ends, and can't be resumed: what came and
+    /// went meanwhile is never told of.
+    Blind(Duration),
+}
+
+/// An error in a reply's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// 500 from the API server, INTERNAL from the driver; UNAVAILABLE after the fact, for
+    /// INTERNAL would say that nothing was done.
+    Error,
+    /// 409 from the API server, ABORTED from the driver.
+    Conflict,
+    /// 429 from the API server, UNAVAILABLE from the driver.
+    Busy,
+}
+
+impl Fault {
+    /// On which side of the call the process dies, if it does.
+    pub fn death(self) -> Option<Phase> {
+        match self {
+            Self::Crash(phase) | Self::Travel(phase) | Self::MeddledAway(phase) => Some(phase),
+            Self::Meddled
+            | Self::Deposed(_)
+            | Self::Refused(..)
+            | Self::Cut(_)
+            | Self::Late(_)
+            | Self::Blind(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Crash(phase) => write!(f, "crash {phase:?}"),
-            Self::Error(phase) => write!(f, "error {phase:?}"),
+            Self::Travel(phase) => write!(f, "crash {phase:?}, then the past"),
+            Self::MeddledAway(phase) => write!(f, "crash {phase:?}, and the user meddles"),
+            Self::Meddled => f.write_str("the user meddles"),
+            Self::Deposed(phase) => write!(f, "deposed {phase:?}"),
+            Self::Refused(phase, answer) => write!(f, "{answer:?} {phase:?}"),
             Self::Cut(pieces) => write!(f, "watch cut after {pieces}"),
+            Self::Late(time) => write!(f, "watch late by {time:?}"),
+            Self::Blind(time) => write!(f, "watch blind for {time:?}"),
         }
     }
 }

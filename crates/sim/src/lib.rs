@@ -10,6 +10,7 @@
 //! | [`witness`] | every change of an object, in order, and what must never be |
 //! | [`world`] | the processes, their death and their return |
 //! | [`user`] | the person who creates, deletes and waits |
+//! | [`strikes`] | which faults a sweep tries at which call |
 //! | [`run`] | one run of a scenario, and the sweep over every fault |
 //! | [`remains`] | what is left at the end |
 //! | [`trace`] | what was called when |
@@ -22,6 +23,7 @@ pub mod driver;
 pub mod faults;
 pub mod remains;
 pub mod run;
+pub mod strikes;
 pub mod trace;
 pub mod user;
 pub mod wire;

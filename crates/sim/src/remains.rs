@@ -20,7 +20,10 @@ pub fn of(world: &World, root: &Path) -> String {
             let (attached, nodes) = (&volume.attached, &volume.nodes);
             let (bytes, files) = (volume.bytes, volume.file_system);
             let source = volume.order.source.iter();
-            let filled: String = source.map(|source| format!(", from {source}")).collect();
+            let mut filled: String = source.map(|source| format!(", from {source}")).collect();
+            if !volume.attributes.is_empty() {
+                filled += &format!(", with {:?}", volume.attributes);
+            }
             format!(
                 "backend {id}: {bytes} bytes, {files} of files{filled}, attached {attached:?}, \
                  on nodes {nodes:?}"
@@ -51,6 +54,13 @@ fn objects(objects: &Objects) -> Vec<String> {
             "claim {key} {state:?} -> {}",
             claim.spec.volume_name
         ));
+        let status = &claim.status;
+        if let Some(class) = &status.current_volume_attributes_class_name {
+            lines.push(format!("claim {key} has attributes {class}"));
+        }
+        if let Some(change) = &status.modify_volume_status {
+            lines.push(format!("claim {key} is being changed: {change:?}"));
+        }
     }
     for (name, volume) in &objects.volumes {
         let meta = &volume.metadata;
@@ -64,6 +74,14 @@ fn objects(objects: &Objects) -> Vec<String> {
         let state = (attachment.status.attached, &attachment.metadata.finalizers);
         let (volume, node) = (attachment.volume_name(), &attachment.spec.node_name);
         lines.push(format!("attachment of {volume} to {node} {state:?}"));
+        let status = &attachment.status;
+        for error in [&status.attach_error, &status.detach_error] {
+            lines.extend(
+                error
+                    .iter()
+                    .map(|error| format!("  says {}", error.message)),
+            );
+        }
     }
     for (key, pod) in &objects.pods {
         let (phase, node) = (pod.status.phase, &pod.spec.node_name);
@@ -73,12 +91,14 @@ fn objects(objects: &Objects) -> Vec<String> {
         let (meta, bound) = (&snapshot.metadata, snapshot.bound_content());
         let state = (snapshot.is_ready(), &meta.finalizers, meta.is_deleting());
         lines.push(format!("snapshot {key} {state:?} -> {bound:?}"));
+        lines.extend(snapshot.error_message().map(|why| format!("  says {why}")));
     }
     for (name, content) in &objects.contents {
         let (meta, owner) = (&content.metadata, content.owner());
         let marks: Vec<&String> = meta.annotations.keys().collect();
         let state = (content.is_ready(), &meta.finalizers, content.handle());
         lines.push(format!("content {name} {state:?} {marks:?} -> {owner}"));
+        lines.extend(content.error_message().map(|why| format!("  says {why}")));
     }
     for (key, group) in &objects.groups {
         let (meta, bound) = (&group.metadata, group.bound_content());
@@ -93,6 +113,14 @@ fn objects(objects: &Objects) -> Vec<String> {
             "group content {name} {state:?} {marks:?} -> {owner}"
         ));
     }
+    // Their names are random.
+    let told = objects.capacities.values().map(|told| {
+        let (class, place) = (&told.storage_class_name, &told.node_topology);
+        format!("room of {class} at {place:?}: {:?}", told.capacity)
+    });
+    let mut told: Vec<String> = told.collect();
+    told.sort();
+    lines.extend(told);
     for (name, node) in &objects.nodes {
         let (used, attached) = (&node.status.volumes_in_use, &node.status.volumes_attached);
         if !used.is_empty() || !attached.is_empty() {

@@ -6,18 +6,19 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use orlop_csi::Method;
 
 use crate::backend::Breach;
 use crate::driver::{Temper, Trouble, Troubles};
-use crate::faults::{Fault, Member, Phase, Plan};
+use crate::faults::{Member, Plan};
 use crate::remains;
+use crate::strikes::Strikes;
 use crate::user::{Stuck, User};
-use crate::wire::{Call, Nature};
+use crate::wire::Call;
 use crate::world::{Making, Snapshots, StartRole, StartSidecar, World, roles};
 
 /// After the script, the world gets this long to come to rest.
@@ -26,6 +27,9 @@ const REST: Duration = Duration::from_secs(30);
 const SILENCE: Duration = Duration::from_secs(60);
 /// The longest that a call takes at the driver.
 const LATENCY: Duration = Duration::from_millis(20);
+
+/// A fault may cost a process this many calls, beside starting anew.
+const CALLS: usize = 150;
 
 /// What the user does in a scenario.
 pub type Script = fn(User) -> Pin<Box<dyn Future<Output = Result<(), Stuck>> + Send>>;
@@ -41,12 +45,18 @@ pub struct Scenario {
     pub troubles: Troubles,
     /// How many nodes there are.
     pub nodes: u8,
+    /// Whether every node can reach every volume.
+    pub anywhere: bool,
     /// The provisioner's role: the real one, or a worse one to see whether it is noticed.
     pub provisioner: StartSidecar,
     /// The resizer's role, likewise.
     pub resizer: StartSidecar,
     /// The roles that look after snapshots, if any do.
     pub snapshots: Option<Snapshots>,
+    /// What the user does where a plan says that they meddle.
+    pub meddling: Option<Script>,
+    /// Rules that may be broken in this story, as long as all ends well.
+    pub tolerated: &'static [&'static str],
 }
 
 impl Scenario {
@@ -57,9 +67,12 @@ impl Scenario {
             script,
             troubles: Troubles::new(),
             nodes: 1,
+            anywhere: false,
             provisioner: roles::provisioner,
             resizer: roles::resizer,
             snapshots: None,
+            meddling: None,
+            tolerated: &[],
         }
     }
 
@@ -74,6 +87,15 @@ impl Scenario {
     #[must_use]
     pub fn nodes(self, nodes: u8) -> Self {
         Self { nodes, ..self }
+    }
+
+    /// With volumes that every node can reach.
+    #[must_use]
+    pub fn anywhere(self) -> Self {
+        Self {
+            anywhere: true,
+            ..self
+        }
     }
 
     /// With another provisioner.
@@ -101,6 +123,21 @@ impl Scenario {
         Self { snapshots, ..self }
     }
 
+    /// With a user who does this where a plan says so.
+    #[must_use]
+    pub fn meddling(self, script: Script) -> Self {
+        Self {
+            meddling: Some(script),
+            ..self
+        }
+    }
+
+    /// In which these rules may be broken, as long as all ends well.
+    #[must_use]
+    pub fn tolerating(self, tolerated: &'static [&'static str]) -> Self {
+        Self { tolerated, ..self }
+    }
+
     /// With another resizer.
     #[must_use]
     pub fn resizer(self, resizer: StartSidecar) -> Self {
@@ -121,6 +158,8 @@ pub struct Report {
     pub breaches: Vec<Breach>,
     /// Changes when there should have been none.
     pub restless: u64,
+    /// How often the driver was called while it was busy with the same thing.
+    pub collisions: u64,
     /// What is left: objects, backend, folders, uids made comparable.
     pub end: String,
     /// What happened.
@@ -147,6 +186,23 @@ impl Report {
         }
         complaints
     }
+
+    /// As [`Report::complaints`], and whether some process called far more often than one of
+    /// `calm` did: a fault costs some calls, but starts no loop.
+    pub fn complaints_beside(&self, calm: &Self) -> Vec<String> {
+        let mut complaints = self.complaints(&calm.end);
+        for (member, calls) in &self.calls {
+            let before = calm.calls.get(member).map_or(0, Vec::len);
+            let most = 3 * before + CALLS;
+            if calls.len() > most {
+                let made = calls.len();
+                complaints.push(format!(
+                    "I24 broken: {member} made {made} calls, {before} if all goes well"
+                ));
+            }
+        }
+        complaints
+    }
 }
 
 /// Runs a scenario once, in a runtime of its own on the calling thread.
@@ -165,12 +221,14 @@ pub fn run(scenario: &Scenario, plan: &Plan, seed: u64) -> Report {
         temper: Temper {
             latency: LATENCY,
             troubles: scenario.troubles.clone(),
+            anywhere: scenario.anywhere,
             seed,
         },
         nodes: scenario.nodes,
         provisioner: scenario.provisioner,
         resizer: scenario.resizer,
         snapshots: scenario.snapshots,
+        meddling: scenario.meddling,
     };
     let replay = format!("scenario {}, seed {seed}, {plan}", scenario.name);
     runtime.block_on(tell(scenario, making, root.path(), replay))
@@ -184,12 +242,18 @@ async fn tell(scenario: &Scenario, making: Making, root: &Path, replay: String) 
     let before = world.witness().count();
     tokio::time::sleep(SILENCE).await;
     world.witness().look();
+    world.conclude();
     Report {
         replay,
         calls,
         stuck: told.err(),
-        breaches: world.witness().breaches(),
+        breaches: {
+            let mut breaches = world.witness().breaches();
+            breaches.retain(|breach| !scenario.tolerated.contains(&breach.rule));
+            breaches
+        },
         restless: world.witness().count() - before,
+        collisions: world.driver().collisions(),
         end: remains::of(&world, root),
         trace: world.trace().text(),
         hash: world.trace().hash(),
@@ -200,44 +264,11 @@ async fn tell(scenario: &Scenario, making: Making, root: &Path, replay: String) 
 #[derive(Debug)]
 pub struct Sweep {
     /// The run without a fault.
-    pub reference: Report,
+    pub reference: Arc<Report>,
     /// How many runs there were, the reference not counted.
     pub runs: usize,
     /// Those that went wrong, with what is wrong.
     pub failures: Vec<(Report, Vec<String>)>,
-}
-
-/// A crash at every call: on either side of an effect, once at a look.
-pub fn crashes(call: &Call) -> Vec<Fault> {
-    match call.nature {
-        Nature::Effect => Phase::ALL.map(Fault::Crash).to_vec(),
-        Nature::Look => vec![Fault::Crash(Phase::Before)],
-    }
-}
-
-/// A crash on either side of every effect.
-pub fn crashes_at_effects(call: &Call) -> Vec<Fault> {
-    match call.nature {
-        Nature::Effect => crashes(call),
-        Nature::Look => Vec::new(),
-    }
-}
-
-/// An error on either side of every effect, and in place of every look.
-pub fn errors(call: &Call) -> Vec<Fault> {
-    match call.nature {
-        Nature::Effect => Phase::ALL.map(Fault::Error).to_vec(),
-        Nature::Look => vec![Fault::Error(Phase::Before)],
-    }
-}
-
-/// A watch that ends at once, or after its first piece.
-pub fn cut_watches(call: &Call) -> Vec<Fault> {
-    if call.what.starts_with("WATCH") {
-        [0, 1].map(Fault::Cut).to_vec()
-    } else {
-        Vec::new()
-    }
 }
 
 /// How many of the possible runs a sweep makes.
@@ -261,17 +292,25 @@ impl Extent {
     }
 }
 
-/// Which faults a sweep tries at a call.
-pub type Strikes = fn(&Call) -> Vec<Fault>;
-
 /// Runs the scenario without a fault, then once for every call of every process and every
 /// fault that `strikes` names, several at a time.
 pub fn sweep(scenario: &Scenario, seed: u64, strikes: Strikes, extent: Extent) -> Sweep {
-    let reference = run(scenario, &Plan::calm(), seed);
+    let reference = Arc::new(run(scenario, &Plan::calm(), seed));
+    sweep_beside(reference, scenario, seed, strikes, extent)
+}
+
+/// As [`sweep`], with the run without a fault made already.
+pub fn sweep_beside(
+    reference: Arc<Report>,
+    scenario: &Scenario,
+    seed: u64,
+    strikes: Strikes,
+    extent: Extent,
+) -> Sweep {
     let mut plans = Vec::new();
     for (member, calls) in &reference.calls {
         for call in calls {
-            let faults = strikes(call).into_iter();
+            let faults = strikes(*member, call).into_iter();
             plans.extend(faults.map(|fault| Plan::one(*member, call.number, fault)));
         }
     }
@@ -284,7 +323,7 @@ pub fn sweep(scenario: &Scenario, seed: u64, strikes: Strikes, extent: Extent) -
             scope.spawn(|| {
                 while let Some(plan) = plans.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let report = run(scenario, plan, seed);
-                    let complaints = report.complaints(&reference.end);
+                    let complaints = report.complaints_beside(&reference);
                     if !complaints.is_empty() {
                         failures
                             .lock()
@@ -307,25 +346,35 @@ pub fn sweep(scenario: &Scenario, seed: u64, strikes: Strikes, extent: Extent) -
 impl Sweep {
     /// Panics with what went wrong, how to see it again, and the trace of the first.
     pub fn must_hold(&self) {
-        let calm = self.reference.complaints(&self.reference.end);
-        assert!(
-            calm.is_empty(),
-            "{} without any fault: {calm:#?}\n{}",
-            self.reference.replay,
-            self.reference.trace
-        );
-        let Some((first, _)) = self.failures.first() else {
-            return;
-        };
+        if let Some(wrong) = self.wrong() {
+            panic!("{wrong}");
+        }
+    }
+
+    /// What went wrong, if anything did: how to see it again, and the trace of the first.
+    pub fn wrong(&self) -> Option<String> {
+        let calm = &self.reference;
+        let mut complaints = calm.complaints(&calm.end);
+        if calm.collisions > 0 {
+            let times = calm.collisions;
+            complaints.push(format!("I19 broken: {times} calls while one was under way"));
+        }
+        if !complaints.is_empty() {
+            return Some(format!(
+                "{} without any fault: {complaints:#?}\n{}",
+                calm.replay, calm.trace
+            ));
+        }
+        let (first, _) = self.failures.first()?;
         let told = self.failures.iter().map(|(report, complaints)| {
             format!("replay: {}\n  {}\n", report.replay, complaints.join("\n  "))
         });
-        panic!(
+        Some(format!(
             "{} of {} runs went wrong.\nThe first one's trace:\n{}\n{}",
             self.failures.len(),
             self.runs,
             first.trace,
             told.collect::<String>()
-        );
+        ))
     }
 }

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use orlop_model::{Claim, CsiDriver, Key, Kind, Namespace, Pod, Quantity, StorageClass, Volume};
+use orlop_model::{
+    Claim, CsiDriver, Key, Kind, Namespace, Pod, Quantity, StorageClass, Volume,
+    VolumeAttributesClass,
+};
 use orlop_runtime::{Cluster, Patch, Preconditions};
 use serde_json::{Value, json};
 
@@ -14,6 +17,9 @@ mod snapshots;
 
 /// How long the user waits, in simulated time, before saying that something is stuck.
 pub const PATIENCE: Duration = Duration::from_secs(30 * 60);
+
+/// How long somebody waits for a name to be free before they give up the thing.
+const REPLACED: Duration = Duration::from_secs(30);
 
 /// What the user waited for in vain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -93,6 +99,17 @@ impl User {
         self.witness.look();
     }
 
+    /// As [`User::resize`], of a claim that may be gone.
+    pub async fn resize_if_there(&self, name: &str, size: &str) {
+        let key = Key::namespaced("default", name);
+        if self
+            .witness
+            .objects(|objects| objects.claims.contains_key(&key))
+        {
+            self.resize(name, size).await;
+        }
+    }
+
     /// Waits until a claim has a size, and nothing of growing is left.
     ///
     /// # Errors
@@ -126,6 +143,24 @@ impl User {
         .await;
     }
 
+    /// Creates a pod that uses a claim, on a node that is chosen already.
+    pub async fn pod_on(&self, name: &str, claim: &str, node: &str) {
+        self.create::<Pod>(json!({
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "nodeName": node,
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 5,
+                "containers": [{
+                    "name": "main", "image": "none", "command": ["serve"],
+                    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                }],
+                "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
+            },
+        }))
+        .await;
+    }
+
     /// Creates a namespace.
     pub async fn namespace(&self, name: &str) {
         self.create::<Namespace>(json!({"metadata": {"name": name}}))
@@ -143,9 +178,89 @@ impl User {
             .await;
     }
 
+    /// Deletes a claim, and creates another of its name as soon as that is free.
+    pub async fn replace_claim(&self, name: &str) {
+        self.delete_claim(name).await;
+        let (user, name) = (self.clone(), name.to_owned());
+        tokio::spawn(async move {
+            let key = Key::namespaced("default", &name);
+            let gone = user.until("the name is free", |objects| {
+                !objects.claims.contains_key(&key)
+            });
+            if let Ok(Ok(())) = tokio::time::timeout(REPLACED, gone).await {
+                user.claim(&name).await;
+            }
+        });
+    }
+
+    /// Deletes the volume of a claim, if it has one.
+    pub async fn delete_volume_of(&self, claim: &str) {
+        let key = Key::namespaced("default", claim);
+        let name = self.witness.objects(|objects| {
+            let claim = objects.claims.get(&key);
+            claim.map(|claim| claim.spec.volume_name.clone())
+        });
+        if let Some(name) = name.filter(|name| !name.is_empty()) {
+            self.delete_volume(&name).await;
+        }
+    }
+
+    /// Deletes all pods, claims, snapshots and groups.
+    pub async fn clear(&self) {
+        let (pods, claims) = self.witness.objects(|objects| {
+            let pods: Vec<Key> = objects.pods.keys().cloned().collect();
+            let claims: Vec<Key> = objects.claims.keys().cloned().collect();
+            (pods, claims)
+        });
+        for key in pods {
+            self.delete::<Pod>(&key).await;
+        }
+        self.clear_snapshots().await;
+        for key in claims {
+            self.delete::<Claim>(&key).await;
+        }
+    }
+
     /// Deletes a volume's object.
     pub async fn delete_volume(&self, name: &str) {
         self.delete::<Volume>(&Key::cluster(name)).await;
+    }
+
+    /// Creates a class of attributes.
+    pub async fn attributes(&self, name: &str) {
+        self.create::<VolumeAttributesClass>(json!({
+            "metadata": {"name": name},
+            "driverName": driver::NAME,
+            "parameters": {"iops": name},
+        }))
+        .await;
+    }
+
+    /// Asks for other attributes of a claim.
+    pub async fn choose(&self, name: &str, class: &str) {
+        let body = json!({"spec": {"volumeAttributesClassName": class}});
+        let key = Key::namespaced("default", name);
+        let patched = self.cluster.patch::<Claim>(&key, &Patch::Merge(body)).await;
+        // It may have gone.
+        drop(patched);
+        self.witness.look();
+    }
+
+    /// Waits until a claim has attributes, and no change of them is under way.
+    ///
+    /// # Errors
+    /// As [`User::until`].
+    pub async fn until_modified(&self, name: &str, class: &str) -> Result<(), Stuck> {
+        let (key, class) = (Key::namespaced("default", name), class.to_owned());
+        let what = format!("claim {name} has attributes {class}");
+        self.until(&what, move |objects| {
+            let status = objects.claims.get(&key).map(|claim| &claim.status);
+            status.is_some_and(|status| {
+                let current = status.current_volume_attributes_class_name.as_ref();
+                current == Some(&class) && status.modify_volume_status.is_none()
+            })
+        })
+        .await
     }
 
     async fn delete<K: Kind>(&self, key: &Key) {

@@ -5,31 +5,30 @@
 //! over a network. A process whose time has come ends at that very call: nothing that it
 //! still tries leaves it.
 
-use std::collections::BTreeMap;
-use std::convert::Infallible;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::StreamExt as _;
-use http::{Request, Response};
-use http_body_util::{BodyExt as _, BodyStream, Full, StreamBody, combinators::UnsyncBoxBody};
-use kube::client::Body;
+use bytes::Bytes;
 use orlop_apiserver::ApiService;
-use orlop_csi::client::{CallSite, Passage};
-use orlop_csi::{Gate, Method, code_name};
+use orlop_csi::Gate;
 use tokio::sync::mpsc;
-use tonic::{Code, Status};
-use tower::Service;
 
 use crate::faults::{Fault, Member, Phase, Plan};
 use crate::trace::Trace;
 use crate::witness::Witness;
 
+mod api;
+mod csi;
+mod guard;
+
 /// The longest that a message is under way; each takes a random share of it.
 const LONGEST_WAY: u64 = 3;
+/// How long one that is deposed holds its call up: its successor has just started then, and
+/// both are at the same work.
+const HOLD: Duration = Duration::from_millis(40);
 
 /// A process across all its lives: its calls so far and what awaits it.
 #[derive(Clone)]
@@ -43,6 +42,8 @@ pub struct Ledger {
 struct Counted {
     calls: Vec<Call>,
     random: fastrand::Rng,
+    /// The first list of each path, for who is sent back into the past.
+    lists: BTreeMap<String, Bytes>,
 }
 
 /// What a call is to the world.
@@ -66,6 +67,18 @@ pub struct Call {
     pub nature: Nature,
 }
 
+impl Call {
+    /// Whether it opens a watch.
+    pub fn is_watch(&self) -> bool {
+        self.what.starts_with("WATCH")
+    }
+
+    /// Whether it went to the driver rather than to the API server.
+    pub fn is_to_driver(&self) -> bool {
+        !self.what.contains(" /")
+    }
+}
+
 impl Ledger {
     /// The ledger of a process that has not lived yet.
     pub fn new(member: Member, plan: Arc<Plan>, seed: u64, trace: Trace) -> Self {
@@ -76,6 +89,7 @@ impl Ledger {
         let counted = Arc::new(Mutex::new(Counted {
             calls: Vec::new(),
             random: salted,
+            lists: BTreeMap::new(),
         }));
         Self {
             member,
@@ -85,17 +99,17 @@ impl Ledger {
         }
     }
 
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The calls that it made.
     pub fn calls(&self) -> Vec<Call> {
-        self.counted
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .calls
-            .clone()
+        self.counted().calls.clone()
     }
 
     fn count(&self, what: &str, nature: Nature) -> (u64, Option<Fault>) {
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.counted();
         let number = counted.calls.len() as u64 + 1;
         counted.calls.push(Call {
             number,
@@ -106,50 +120,65 @@ impl Ledger {
     }
 
     fn way(&self) -> Duration {
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.counted();
         Duration::from_millis(counted.random.u64(0..=LONGEST_WAY))
     }
+}
+
+/// What the user does unasked.
+pub type Meddling = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// How a life begins.
+#[derive(Clone)]
+pub struct Birth {
+    /// Who is told of its end.
+    pub deaths: mpsc::UnboundedSender<(Member, Fault)>,
+    /// What the user does where the plan says so.
+    pub meddling: Meddling,
+    /// Whether it is shown the past first.
+    pub in_the_past: bool,
 }
 
 /// One life of a process.
 #[derive(Clone)]
 pub struct Wire {
     ledger: Ledger,
+    birth: Birth,
     ended: Arc<AtomicBool>,
-    deaths: mpsc::UnboundedSender<Member>,
+    /// Nothing new is heard of any more.
+    deaf: Arc<AtomicBool>,
+    /// Paths whose past was shown in this life.
+    shown: Arc<Mutex<BTreeSet<String>>>,
+    /// Paths whose next watch can't be resumed.
+    expired: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Wire {
-    /// A new life. Its end is told to `deaths`.
-    pub fn new(ledger: Ledger, deaths: mpsc::UnboundedSender<Member>) -> Self {
+    /// A new life. Its end is told to those named at its birth.
+    pub fn new(ledger: Ledger, birth: Birth) -> Self {
         Self {
             ledger,
+            birth,
             ended: Arc::default(),
-            deaths,
+            deaf: Arc::default(),
+            shown: Arc::default(),
+            expired: Arc::default(),
         }
     }
 
     /// The API server through this wire.
     pub fn client(&self, api: ApiService, witness: Witness) -> kube::Client {
-        kube::Client::new(
-            ApiWire {
-                wire: self.clone(),
-                api,
-                witness,
-            },
-            "default",
-        )
+        let wire = api::ApiWire::new(self.clone(), api, witness);
+        kube::Client::new(wire, "default")
     }
 
     /// What stands between this process and its driver.
     pub fn gate(&self) -> Arc<dyn Gate> {
-        Arc::new(CsiWire {
-            wire: self.clone(),
-            under_way: Mutex::default(),
-        })
+        Arc::new(csi::CsiWire::new(self.clone()))
     }
 
-    /// Takes the next number for a call; waits for ever if the process has ended.
+    /// Takes the next number for a call, and lets happen what comes before it; waits for
+    /// ever if the process has ended or ends here.
     async fn begin(&self, what: &str, nature: Nature) -> (u64, Option<Fault>) {
         if self.ended.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
@@ -159,6 +188,10 @@ impl Wire {
         self.ledger
             .trace
             .say(format!("{} #{number} {what}{strike}", self.ledger.member));
+        if fault == Some(Fault::Meddled) {
+            (self.birth.meddling)().await;
+        }
+        self.pass(fault, Phase::Before).await;
         (number, fault)
     }
 
@@ -168,192 +201,27 @@ impl Wire {
             .say(format!("{} #{number} = {outcome}", self.ledger.member));
     }
 
-    /// The process dies here.
-    async fn end<T>(&self) -> T {
-        if !self.ended.swap(true, Ordering::Relaxed) {
-            self.ledger
-                .trace
-                .say(format!("{} dies", self.ledger.member));
-            let _a_supervisor_that_is_gone_restarts_nothing = self.deaths.send(self.ledger.member);
-        }
-        std::future::pending().await
-    }
-}
-
-/// The API server as one process reaches it.
-#[derive(Clone)]
-struct ApiWire {
-    wire: Wire,
-    api: ApiService,
-    witness: Witness,
-}
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Answer = Response<UnsyncBoxBody<bytes::Bytes, BoxError>>;
-type Reply = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
-
-impl Service<Request<Body>> for ApiWire {
-    type Response = Answer;
-    type Error = Infallible;
-    type Future = Reply;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Reply {
-        let wire = self.clone();
-        Box::pin(async move { Ok(wire.send(request).await) })
-    }
-}
-
-impl ApiWire {
-    async fn send(self, request: Request<Body>) -> Answer {
-        let watching = request
-            .uri()
-            .query()
-            .is_some_and(|query| query.contains("watch=true"));
-        let verb = if watching {
-            "WATCH"
-        } else {
-            request.method().as_str()
-        };
-        let what = format!("{verb} {}", request.uri().path());
-        let is_look =
-            request.method() == http::Method::GET || request.uri().path().ends_with("/events");
-        let nature = if is_look {
-            Nature::Look
-        } else {
-            Nature::Effect
-        };
-        let (number, fault) = self.wire.begin(&what, nature).await;
+    /// On one side of a call: the process may die here, or be deposed.
+    async fn pass(&self, fault: Option<Fault>, phase: Phase) {
         match fault {
-            Some(Fault::Crash(Phase::Before)) => return self.wire.end().await,
-            Some(Fault::Error(Phase::Before)) => return self.refuse(number),
-            _ => tokio::time::sleep(self.wire.ledger.way()).await,
-        }
-        // Sent: from here on it is carried out, whether or not its sender lives.
-        let (mut api, witness) = (self.api.clone(), self.witness.clone());
-        let carried_out = tokio::spawn(async move {
-            let Ok(reply) = api.call(request).await;
-            witness.look();
-            reply
-        });
-        let Ok(reply) = carried_out.await else {
-            return self.refuse(number);
-        };
-        match fault {
-            Some(Fault::Crash(Phase::After)) => return self.wire.end().await,
-            Some(Fault::Error(Phase::After)) => return self.refuse(number),
-            _ => tokio::time::sleep(self.wire.ledger.way()).await,
-        }
-        self.wire.finish(number, reply.status().as_str());
-        if !watching {
-            return reply.map(|body| body.map_err(Into::into).boxed_unsync());
-        }
-        let pieces = if let Some(Fault::Cut(pieces)) = fault {
-            pieces
-        } else {
-            usize::MAX
-        };
-        let ledger = self.wire.ledger.clone();
-        reply.map(|body| {
-            let late = BodyStream::new(body).take(pieces).then(move |piece| {
-                let way = ledger.way();
-                async move {
-                    tokio::time::sleep(way).await;
-                    piece
+            Some(fault) if fault.death() == Some(phase) => {
+                if !self.ended.swap(true, Ordering::Relaxed) {
+                    self.tell(fault, "dies");
                 }
-            });
-            StreamBody::new(late).map_err(Into::into).boxed_unsync()
-        })
-    }
-
-    fn refuse(&self, number: u64) -> Answer {
-        self.wire.finish(number, "500, by plan");
-        let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"the simulation fails this call","reason":"InternalError","code":500}"#;
-        let body = Full::from(status).map_err(|never: Infallible| match never {});
-        let mut reply = Response::new(body.boxed_unsync());
-        *reply.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
-        reply
-    }
-}
-
-/// What a call to the driver is known by between its two halves.
-type CallKey = (Method, String);
-/// A call's number and what awaits it.
-type Numbered = (u64, Option<Fault>);
-
-/// The driver as one process reaches it.
-struct CsiWire {
-    wire: Wire,
-    /// The calls under way that have a number, and what awaits them when they return.
-    under_way: Mutex<BTreeMap<CallKey, Numbered>>,
-}
-
-impl Gate for CsiWire {
-    fn before<'a>(&'a self, call: &'a CallSite) -> Passage<'a> {
-        Box::pin(async move {
-            let what = format!("{} {}", call.method, call.subject);
-            let (number, fault) = self.wire.begin(&what, nature(call.method)).await;
-            match fault {
-                Some(Fault::Crash(Phase::Before)) => self.wire.end().await,
-                Some(Fault::Error(Phase::Before)) => {
-                    self.wire.finish(number, "Internal, by plan");
-                    Err(Status::internal("the simulation fails this call"))
-                }
-                _ => {
-                    let mut struck = self
-                        .under_way
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner);
-                    struck.insert((call.method, call.subject.clone()), (number, fault));
-                    Ok(())
-                }
+                std::future::pending().await
             }
-        })
-    }
-
-    fn after<'a>(&'a self, call: &'a CallSite, code: Code) -> Passage<'a> {
-        Box::pin(async move {
-            let key = (call.method, call.subject.clone());
-            let struck = {
-                let mut struck = self
-                    .under_way
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
-                struck.remove(&key)
-            };
-            match struck {
-                Some((_, Some(Fault::Crash(Phase::After)))) => self.wire.end().await,
-                Some((number, Some(Fault::Error(Phase::After)))) => {
-                    self.wire.finish(number, "Unavailable, by plan");
-                    // A lost reply leaves the caller uncertain; INTERNAL would not.
-                    Err(Status::unavailable("the simulation loses this reply"))
-                }
-                Some((number, _)) => {
-                    self.wire.finish(number, code_name(code));
-                    Ok(())
-                }
-                None => Ok(()),
+            Some(fault) if fault == Fault::Deposed(phase) => {
+                self.deaf.store(true, Ordering::Relaxed);
+                self.tell(fault, "is deposed");
+                tokio::time::sleep(HOLD).await;
             }
-        })
+            _ => {}
+        }
     }
-}
 
-/// The fake driver serves no other call that changes something.
-fn nature(method: Method) -> Nature {
-    match method {
-        Method::CreateVolume
-        | Method::DeleteVolume
-        | Method::ControllerPublishVolume
-        | Method::ControllerUnpublishVolume
-        | Method::ControllerExpandVolume
-        | Method::NodeStageVolume
-        | Method::NodeUnstageVolume
-        | Method::NodePublishVolume
-        | Method::NodeUnpublishVolume
-        | Method::NodeExpandVolume => Nature::Effect,
-        _ => Nature::Look,
+    fn tell(&self, fault: Fault, what: &str) {
+        let member = self.ledger.member;
+        self.ledger.trace.say(format!("{member} {what}"));
+        let _a_supervisor_that_is_gone_restarts_nothing = self.birth.deaths.send((member, fault));
     }
 }

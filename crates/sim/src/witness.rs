@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use orlop_apiserver::store::{Event, Store};
 use orlop_model::{
-    Claim, Key, Kind, Node, Pod, Volume, VolumeAttachment, VolumeGroupSnapshot,
+    Claim, CsiStorageCapacity, Key, Kind, Node, Pod, Volume, VolumeAttachment, VolumeGroupSnapshot,
     VolumeGroupSnapshotContent, VolumeSnapshot, VolumeSnapshotContent,
 };
 use tokio::sync::watch;
@@ -33,6 +33,8 @@ pub struct Objects {
     pub pods: BTreeMap<Key, Pod>,
     /// Nodes, by name.
     pub nodes: BTreeMap<String, Node>,
+    /// How much room is told of, by the object's name.
+    pub capacities: BTreeMap<String, CsiStorageCapacity>,
     /// Snapshots.
     pub snapshots: BTreeMap<Key, VolumeSnapshot>,
     /// Their contents, by name.
@@ -189,6 +191,11 @@ impl Witness {
         self.judge(|objects, _| rules::expand(objects, id, bytes));
     }
 
+    /// A volume's attributes are about to change.
+    pub fn before_modify(&self, id: &str) {
+        self.judge(|objects, _| rules::modify(objects, id));
+    }
+
     /// A volume is about to grow on its node.
     pub fn before_expand_on_node(&self, id: &str) {
         self.judge(|objects, _| rules::expand_on_node(objects, id));
@@ -308,6 +315,10 @@ impl State {
             }
             "nodes" => {
                 put(&mut self.objects.nodes, event, |key| key.name.clone());
+            }
+            "csistoragecapacities.storage.k8s.io" => {
+                put(&mut self.objects.capacities, event, |key| key.name.clone());
+                self.changes += 1;
             }
             "volumesnapshots.snapshot.storage.k8s.io" => {
                 put(&mut self.objects.snapshots, event, Key::clone);

@@ -14,11 +14,13 @@ use orlop_csi::{Driver, memory};
 use orlop_runtime::{Clock, Cluster, Process};
 use tokio::sync::mpsc;
 
+use crate::backend::Breach;
 use crate::driver::{FakeDriver, Temper};
-use crate::faults::{Member, Plan};
+use crate::faults::{Fault, Member, Plan};
+use crate::run::Script;
 use crate::trace::Trace;
 use crate::user::User;
-use crate::wire::{Call, Ledger, Wire};
+use crate::wire::{Birth, Call, Ledger, Meddling, Wire};
 use crate::witness::Witness;
 
 pub(crate) mod roles;
@@ -26,6 +28,9 @@ mod runner;
 
 /// How long a process that died stays away.
 const AWAY: Duration = Duration::from_secs(2);
+
+/// How long one that was deposed goes on before it notices.
+const LINGER: Duration = Duration::from_secs(12);
 
 /// When every simulation begins.
 const BEGINNING: i64 = 1_767_225_600;
@@ -47,6 +52,8 @@ pub struct Making {
     pub resizer: StartSidecar,
     /// The roles that look after snapshots, if any do.
     pub snapshots: Option<Snapshots>,
+    /// What the user does where the plan says that they meddle.
+    pub meddling: Option<Script>,
 }
 
 /// The roles that look after snapshots.
@@ -82,7 +89,8 @@ struct Inner {
     provisioner: StartSidecar,
     resizer: StartSidecar,
     snapshots: Option<Snapshots>,
-    deaths: mpsc::UnboundedSender<Member>,
+    meddling: Option<Script>,
+    deaths: mpsc::UnboundedSender<(Member, Fault)>,
     lives: Mutex<BTreeMap<Member, Process>>,
 }
 
@@ -98,6 +106,7 @@ impl World {
             provisioner,
             resizer,
             snapshots,
+            meddling,
         } = making;
         let clock = Clock::simulated(Timestamp::from_second(BEGINNING).expect("a time"));
         let random = Mutex::new(fastrand::Rng::with_seed(seed));
@@ -148,6 +157,7 @@ impl World {
             provisioner,
             resizer,
             snapshots,
+            meddling,
             deaths,
             lives: Mutex::default(),
         };
@@ -155,7 +165,7 @@ impl World {
             inner: Arc::new(inner),
         };
         for member in members {
-            world.revive(member);
+            world.revive(member, false);
         }
         tokio::spawn(world.clone().supervise(dead));
         world
@@ -195,24 +205,80 @@ impl World {
             .collect()
     }
 
-    async fn supervise(self, mut dead: mpsc::UnboundedReceiver<Member>) {
-        while let Some(member) = dead.recv().await {
+    async fn supervise(self, mut dead: mpsc::UnboundedReceiver<(Member, Fault)>) {
+        while let Some((member, fault)) = dead.recv().await {
             let process = self.lives().remove(&member);
-            if let Some(process) = process {
-                process.kill();
-            }
             let world = self.clone();
+            if let Fault::Deposed(_) = fault {
+                self.revive(member, false);
+                tokio::spawn(async move {
+                    tokio::time::sleep(LINGER).await;
+                    process
+                        .iter()
+                        .for_each(|process| world.bury(member, process));
+                });
+                continue;
+            }
+            process
+                .iter()
+                .for_each(|process| self.bury(member, process));
             tokio::spawn(async move {
+                if let Fault::MeddledAway(_) = fault {
+                    world.meddling()().await;
+                }
                 tokio::time::sleep(AWAY).await;
                 world.inner.trace.say(format!("{member} returns"));
-                world.revive(member);
+                world.revive(member, matches!(fault, Fault::Travel(_)));
             });
         }
     }
 
-    fn revive(&self, member: Member) {
+    fn bury(&self, member: Member, process: &Process) {
+        self.blame_panics(member, process);
+        process.kill();
+    }
+
+    /// I18: no process panics, though it would live on.
+    fn blame_panics(&self, member: Member, process: &Process) {
+        let metrics = process.metrics.render();
+        let counted = metrics
+            .lines()
+            .filter(|line| line.starts_with("orlop_controller_panics_total"));
+        let breaches = counted.map(|line| Breach {
+            rule: "I18",
+            what: format!("{member}: {line}"),
+        });
+        self.inner.witness.blame(breaches.collect());
+    }
+
+    /// Takes in what shows only at the end: panics of those who still live.
+    pub fn conclude(&self) {
+        for (member, process) in &*self.lives() {
+            self.blame_panics(*member, process);
+        }
+    }
+
+    /// What the user does unasked.
+    fn meddling(&self) -> Meddling {
+        let (user, script) = (self.user(), self.inner.meddling);
+        Arc::new(move || {
+            let act = script.map(|script| script(user.clone()));
+            Box::pin(async move {
+                if let Some(act) = act {
+                    let _what_they_wait_for_may_not_come = act.await;
+                }
+            })
+        })
+    }
+
+    fn revive(&self, member: Member, in_the_past: bool) {
         let inner = &self.inner;
-        let wire = Wire::new(inner.ledgers[&member].clone(), inner.deaths.clone());
+        let birth = Birth {
+            deaths: inner.deaths.clone(),
+            meddling: self.meddling(),
+            in_the_past,
+        };
+        let wire = Wire::new(inner.ledgers[&member].clone(), birth);
         let client = wire.client(inner.server.service(), inner.witness.clone());
         let process = Process::new(client, inner.clock);
         match member {

@@ -1,9 +1,8 @@
 //! A claim's whole life, with a fault at every call of every process in turn.
 
-use orlop_sim::faults::{Fault, Member, Phase, Plan};
-use orlop_sim::run::{
-    Extent, Scenario, Sweep, crashes, crashes_at_effects, cut_watches, errors, run, sweep,
-};
+use orlop_sim::faults::{Answer, Fault, Member, Phase, Plan};
+use orlop_sim::run::{Extent, Scenario, Sweep, run, sweep};
+use orlop_sim::strikes::{crashes, crashes_at_effects, errors, poor_watches};
 
 const SEED: u64 = 1;
 
@@ -78,7 +77,7 @@ fn a_whole_life_survives_the_end_of_every_watch() {
     report(&sweep(
         &whole_life(),
         SEED + 3,
-        cut_watches,
+        poor_watches,
         Extent::Sample(8),
     ));
 }
@@ -101,7 +100,7 @@ fn a_report_of_volumes_in_use_that_fails_is_made_again() {
         .filter(|call| call.what.ends_with("/node-1/status"));
     let last = reports.next_back().expect("the node reports").number;
     for phase in Phase::ALL {
-        let plan = Plan::one(node, last, Fault::Error(phase));
+        let plan = Plan::one(node, last, Fault::Refused(phase, Answer::Error));
         let report = run(&whole_life(), &plan, SEED);
         assert_eq!(
             report.complaints(""),

@@ -6,7 +6,8 @@ use orlop_csi::Method;
 use orlop_model::well_known::CLONE_PROTECTION;
 use orlop_sim::driver::Trouble;
 use orlop_sim::faults::Plan;
-use orlop_sim::run::{Extent, Scenario, crashes_at_effects, errors, run, sweep};
+use orlop_sim::run::{Extent, Scenario, run, sweep};
+use orlop_sim::strikes::{crashes_at_effects, errors};
 use tonic::Code;
 
 const SEED: u64 = 31;

@@ -7,7 +7,8 @@ use orlop_model::{Claim, Key, Kind as _, Quantity, Volume};
 use orlop_runtime::{Backoff, Outcome, Patch, Process, Queue, work};
 use orlop_sim::driver::Trouble;
 use orlop_sim::faults::Plan;
-use orlop_sim::run::{Extent, Scenario, crashes_at_effects, errors, run, sweep};
+use orlop_sim::run::{Extent, Scenario, run, sweep};
+use orlop_sim::strikes::{crashes_at_effects, errors};
 use serde_json::json;
 use tonic::Code;
 

@@ -7,7 +7,8 @@ use orlop_model::{Claim, Kind as _, Meta, ReclaimPolicy, Volume, well_known};
 use orlop_runtime::{Backoff, Outcome, Preconditions, Process, Queue, work};
 use orlop_sim::driver::{self, Trouble};
 use orlop_sim::faults::Plan;
-use orlop_sim::run::{Extent, Report, Scenario, crashes_at_effects, run, sweep};
+use orlop_sim::run::{Extent, Report, Scenario, run, sweep};
+use orlop_sim::strikes::crashes_at_effects;
 
 const SEED: u64 = 5;
 

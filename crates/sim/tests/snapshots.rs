@@ -7,7 +7,8 @@ use orlop_model::{Key, VolumeSnapshotContent};
 use orlop_runtime::{Backoff, Outcome, Process, Queue, work};
 use orlop_sim::driver::Trouble;
 use orlop_sim::faults::Plan;
-use orlop_sim::run::{Extent, Scenario, crashes_at_effects, errors, run, sweep};
+use orlop_sim::run::{Extent, Scenario, run, sweep};
+use orlop_sim::strikes::{crashes_at_effects, errors};
 use tonic::Code;
 
 const SEED: u64 = 41;

@@ -6,7 +6,8 @@ use orlop_csi::Method;
 use orlop_model::Key;
 use orlop_sim::driver::Trouble;
 use orlop_sim::faults::Plan;
-use orlop_sim::run::{Extent, Scenario, crashes_at_effects, run, sweep};
+use orlop_sim::run::{Extent, Scenario, run, sweep};
+use orlop_sim::strikes::crashes_at_effects;
 use tonic::Code;
 
 const SEED: u64 = 11;

@@ -235,7 +235,7 @@ async fn what_was_detached_at_the_backend_is_attached_again() {
     assert_eq!(world.fake.calls("ControllerUnpublishVolume"), 0);
 }
 
-/// R29: the list is no reason to detach, whatever it shows.
+/// external-attacher#697: the list is no reason to detach, whatever it shows.
 #[tokio::test(start_paused = true)]
 async fn what_the_backend_has_attached_without_our_doing_is_left_alone() {
     let mut world = world_with_volume().await;

@@ -18,7 +18,8 @@ use crate::{
     world::{World, data},
 };
 
-/// R03: another volume is on record under the name meanwhile, as a stale view brings about.
+/// external-provisioner#1469: another volume is on record under the name meanwhile, as a stale
+/// view brings about.
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_was_made_beside_the_one_on_record_is_deleted() {
     let mut world = World::new().await;
@@ -51,7 +52,7 @@ async fn a_volume_that_was_made_beside_the_one_on_record_is_deleted() {
     assert_eq!(handle, "made earlier");
 }
 
-/// R07: a slow driver is not undone and asked anew.
+/// external-provisioner#94: a slow driver is not undone and asked anew.
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_takes_minutes_makes_one_volume() {
     let mut world = World::new().await;
@@ -65,7 +66,7 @@ async fn a_driver_that_takes_minutes_makes_one_volume() {
     assert_eq!(world.fake.state().volumes.len(), 1);
 }
 
-/// R09: who deletes goes by the driver, not by the process that made it.
+/// external-provisioner#47: who deletes goes by the driver, not by the process that made it.
 #[tokio::test(start_paused = true)]
 async fn a_provisioner_with_another_identity_deletes_what_its_forerunner_made() {
     let mut world = World::new().await;
@@ -80,7 +81,7 @@ async fn a_provisioner_with_another_identity_deletes_what_its_forerunner_made() 
     world.until_nothing_is_left().await;
 }
 
-/// R10: a volume that belongs to no claim breaks nothing.
+/// external-provisioner PR 796: a volume that belongs to no claim breaks nothing.
 #[tokio::test(start_paused = true)]
 async fn a_volume_without_a_claim_is_left_alone_and_others_are_served() {
     let mut world = World::new().await;
@@ -106,8 +107,8 @@ async fn a_volume_without_a_claim_is_left_alone_and_others_are_served() {
     assert_eq!(all.expect("it answers").len(), 3);
 }
 
-/// R11 and R13: a secret reaches the driver, also after the class that named it is gone, and
-/// no log at any level.
+/// external-provisioner PR 604 and #330: a secret reaches the driver, also after the class that
+/// named it is gone, and no log at any level.
 #[tokio::test(start_paused = true)]
 async fn secrets_are_found_without_their_class_and_logged_nowhere() {
     let log = Log::begin();
@@ -156,7 +157,8 @@ async fn secrets_are_found_without_their_class_and_logged_nowhere() {
     assert!(!logged.contains("Y2FuYXJ5LXZhbHVl"));
 }
 
-/// R14: a change of the claim while a try is awaited takes nothing off the agenda.
+/// external-provisioner PR 564: a change of the claim while a try is awaited takes nothing off
+/// the agenda.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_changes_between_two_tries_is_provisioned_all_the_same() {
     let mut world = World::new().await;
@@ -180,7 +182,7 @@ async fn a_claim_that_changes_between_two_tries_is_provisioned_all_the_same() {
     assert_eq!(world.fake.state().volumes.len(), 1);
 }
 
-/// R26: an attachment that went before the intent was on it is not attached.
+/// kubernetes#124749: an attachment that went before the intent was on it is not attached.
 #[tokio::test(start_paused = true)]
 async fn an_attachment_that_was_made_anew_is_judged_anew() {
     let mut world = World::new().await;
@@ -203,7 +205,8 @@ async fn an_attachment_that_was_made_anew_is_judged_anew() {
     assert!(world.fake.state().published.is_empty());
 }
 
-/// R28: the attacher dies after the volume is off and before that is written down.
+/// external-attacher#587: the attacher dies after the volume is off and before that is written
+/// down.
 #[tokio::test(start_paused = true)]
 async fn a_detachment_that_was_not_written_down_is_repeated_once() {
     let mut world = World::new().await;
@@ -233,7 +236,7 @@ async fn a_detachment_that_was_not_written_down_is_repeated_once() {
     assert_eq!(world.fake.calls("ControllerUnpublishVolume"), 2);
 }
 
-/// R31: an attachment that lost our finalizer is detached all the same.
+/// kubernetes#116663: an attachment that lost our finalizer is detached all the same.
 #[tokio::test(start_paused = true)]
 async fn an_attachment_without_our_finalizer_is_detached_before_it_goes() {
     let mut world = World::new().await;

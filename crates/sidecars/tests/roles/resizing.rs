@@ -420,6 +420,70 @@ async fn a_hundred_failing_claims_are_all_told_and_all_recover() {
         .await;
 }
 
+/// external-resizer#471: a volume without a driver is nobody's business here, and no reason to
+/// stumble.
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_a_volume_without_a_driver_is_left_alone_and_others_grow() {
+    let mut world = world_with_claim().await;
+    let class = world
+        .claim()
+        .await
+        .and_then(|claim| claim.spec.storage_class_name);
+    world
+        .create::<Volume>(json!({
+            "metadata": {"name": "plain"},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": class,
+                "hostPath": {"path": "/nowhere"},
+                "claimRef": {"name": "plain", "namespace": "default"},
+            },
+        }))
+        .await;
+    let plain = Key::namespaced("default", "plain");
+    world
+        .create::<Claim>(json!({
+            "metadata": {"name": "plain", "namespace": "default"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": class,
+                "volumeName": "plain",
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }))
+        .await;
+    let key = plain.clone();
+    world
+        .until("it is bound", |cluster, _| {
+            let key = key.clone();
+            async move {
+                let claim = cluster.get::<Claim>(&key).await?.expect("it is there");
+                Ok(claim.is_fully_bound())
+            }
+        })
+        .await;
+    let body = json!({"spec": {
+        "resources": {"requests": {"storage": "2Gi"}},
+        "volumeAttributesClassName": "gold",
+    }});
+    add_attributes(&world, "gold", NAME).await;
+    let patched = world
+        .cluster
+        .patch::<Claim>(&plain, &Patch::Merge(body))
+        .await;
+    patched.unwrap_or_else(|e| panic!("{}", e.chain()));
+    ask(&world, "2Gi").await;
+    until_status(&mut world, Some(ResizeStatus::NodeResizePending), GI).await;
+    sleep(Duration::from_secs(600)).await;
+    let claim = world.cluster.get::<Claim>(&plain).await;
+    let claim = claim.expect("it answers").expect("it is there");
+    assert_eq!(claim.resize_status(), None);
+    assert_eq!(claim.status.modify_volume_status, None);
+    assert_eq!(world.fake.calls("ControllerExpandVolume"), 1);
+    assert_eq!(world.panics(), [""; 0]);
+}
+
 pub(crate) async fn add_attributes(world: &World, name: &str, driver: &str) {
     world
         .create::<VolumeAttributesClass>(json!({

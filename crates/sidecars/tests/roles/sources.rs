@@ -143,7 +143,7 @@ async fn until_snapshot_gone(world: &mut World) {
         .await;
 }
 
-/// R04: the answer is lost, then claim and snapshot are deleted.
+/// external-provisioner#1449: the answer is lost, then claim and snapshot are deleted.
 #[tokio::test(start_paused = true)]
 async fn a_restore_whose_answer_is_lost_is_undone_after_claim_and_snapshot_are_deleted() {
     for crash in [false, true] {
@@ -175,7 +175,8 @@ async fn a_restore_whose_answer_is_lost_is_undone_after_claim_and_snapshot_are_d
     }
 }
 
-/// R05: a provisioner died between its finalizer on the snapshot and the rest.
+/// external-provisioner#1507: a provisioner died between its finalizer on the snapshot and the
+/// rest.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_a_crash_left_on_a_snapshot_is_swept_away() {
     let mut world = World::new().await;
@@ -190,7 +191,7 @@ async fn a_finalizer_that_a_crash_left_on_a_snapshot_is_swept_away() {
     until_snapshot_gone(&mut world).await;
 }
 
-/// R20: what belongs to another driver, or to nobody, fills no volume.
+/// CVE-2019-11255: what belongs to another driver, or to nobody, fills no volume.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_of_another_driver_is_refused_and_the_driver_not_asked() {
     let world = &mut World::new().await;

@@ -120,6 +120,19 @@ impl World {
             .unwrap_or_default()
     }
 
+    /// What the sidecars' metrics tell of panics.
+    pub(crate) fn panics(&self) -> Vec<String> {
+        let metrics = self
+            .sidecars
+            .as_ref()
+            .map(|(process, _)| process.metrics.render());
+        let metrics = metrics.unwrap_or_default();
+        let told = metrics
+            .lines()
+            .filter(|line| line.starts_with("orlop_controller_panics_total"));
+        told.map(str::to_owned).collect()
+    }
+
     /// Kills sidecars whose fuse has blown, and starts new ones.
     fn revive(&mut self) {
         if self.is_dead() {

@@ -7,6 +7,7 @@ fn order(name: &str) -> Order {
         name: name.to_owned(),
         bytes: 1 << 20,
         parameters: BTreeMap::new(),
+        attributes: BTreeMap::new(),
         places: Vec::new(),
         sharing: Sharing::OneNode,
         source: None,

@@ -45,40 +45,41 @@ impl FakeDriver {
         &self,
         request: proto::CreateSnapshotRequest,
     ) -> Result<Response<proto::CreateSnapshotResponse>, Status> {
-        let name = request.name.clone();
-        let cut = move |backend: &mut Backend| {
-            self.witness.before_cut(&request.name);
+        let turn = format!("snap-{}", request.name);
+        let cut = move |driver: &Self, backend: &mut Backend| {
+            driver.witness.before_cut(&request.name);
             let id = backend.cut(&request.name, &request.source_volume_id)?;
             Ok(proto::CreateSnapshotResponse {
                 snapshot: Some(snapshot(backend, &id)?),
             })
         };
-        self.carry_out(Method::CreateSnapshot, &format!("snap-{name}"), cut)
-            .await
+        self.carry_out(Method::CreateSnapshot, &turn, cut).await
     }
 
     pub(super) async fn uncut(
         &self,
-        id: &str,
+        id: String,
     ) -> Result<Response<proto::DeleteSnapshotResponse>, Status> {
-        let uncut = |backend: &mut Backend| {
-            self.witness.before_uncut(id);
-            backend.uncut(id)?;
+        let turn = id.clone();
+        let uncut = move |driver: &Self, backend: &mut Backend| {
+            driver.witness.before_uncut(&id);
+            backend.uncut(&id)?;
             Ok(proto::DeleteSnapshotResponse {})
         };
-        self.carry_out(Method::DeleteSnapshot, id, uncut).await
+        self.carry_out(Method::DeleteSnapshot, &turn, uncut).await
     }
 
     pub(super) async fn tell_of(
         &self,
-        id: &str,
+        id: String,
     ) -> Result<Response<proto::GetSnapshotResponse>, Status> {
-        let tell = |backend: &mut Backend| {
+        let turn = id.clone();
+        let tell = move |_: &Self, backend: &mut Backend| {
             Ok(proto::GetSnapshotResponse {
-                snapshot: Some(snapshot(backend, id)?),
+                snapshot: Some(snapshot(backend, &id)?),
             })
         };
-        self.carry_out(Method::GetSnapshot, id, tell).await
+        self.carry_out(Method::GetSnapshot, &turn, tell).await
     }
 }
 
@@ -107,15 +108,14 @@ impl proto::group_controller_server::GroupController for FakeDriver {
         request: Request<proto::CreateVolumeGroupSnapshotRequest>,
     ) -> Result<Response<proto::CreateVolumeGroupSnapshotResponse>, Status> {
         let request = request.into_inner();
-        let name = request.name.clone();
-        let cut = move |backend: &mut Backend| {
-            self.witness.before_cut_group(&request.name);
+        let turn = format!("group-{}", request.name);
+        let cut = move |driver: &Self, backend: &mut Backend| {
+            driver.witness.before_cut_group(&request.name);
             let id = backend.cut_group(&request.name, &request.source_volume_ids)?;
             Ok(proto::CreateVolumeGroupSnapshotResponse {
                 group_snapshot: Some(group(backend, &id)?),
             })
         };
-        let turn = format!("group-{name}");
         self.carry_out(Method::CreateVolumeGroupSnapshot, &turn, cut)
             .await
     }
@@ -125,13 +125,14 @@ impl proto::group_controller_server::GroupController for FakeDriver {
         request: Request<proto::DeleteVolumeGroupSnapshotRequest>,
     ) -> Result<Response<proto::DeleteVolumeGroupSnapshotResponse>, Status> {
         let request = request.into_inner();
-        let id = &request.group_snapshot_id;
-        let uncut = |backend: &mut Backend| {
-            self.witness.before_uncut_group(id);
+        let turn = request.group_snapshot_id.clone();
+        let uncut = move |driver: &Self, backend: &mut Backend| {
+            let id = &request.group_snapshot_id;
+            driver.witness.before_uncut_group(id);
             backend.uncut_group(id, &request.snapshot_ids)?;
             Ok(proto::DeleteVolumeGroupSnapshotResponse {})
         };
-        self.carry_out(Method::DeleteVolumeGroupSnapshot, id, uncut)
+        self.carry_out(Method::DeleteVolumeGroupSnapshot, &turn, uncut)
             .await
     }
 
@@ -140,12 +141,13 @@ impl proto::group_controller_server::GroupController for FakeDriver {
         request: Request<proto::GetVolumeGroupSnapshotRequest>,
     ) -> Result<Response<proto::GetVolumeGroupSnapshotResponse>, Status> {
         let id = request.into_inner().group_snapshot_id;
-        let tell = |backend: &mut Backend| {
+        let turn = id.clone();
+        let tell = move |_: &Self, backend: &mut Backend| {
             Ok(proto::GetVolumeGroupSnapshotResponse {
                 group_snapshot: Some(group(backend, &id)?),
             })
         };
-        self.carry_out(Method::GetVolumeGroupSnapshot, &id, tell)
+        self.carry_out(Method::GetVolumeGroupSnapshot, &turn, tell)
             .await
     }
 }

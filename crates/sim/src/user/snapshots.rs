@@ -1,8 +1,8 @@
 //! What the user does with snapshots.
 
 use orlop_model::{
-    Claim, Key, Kind, Meta, Scope, VolumeGroupSnapshot, VolumeGroupSnapshotClass, VolumeSnapshot,
-    VolumeSnapshotClass,
+    Claim, Key, Kind, Meta, Scope, VolumeGroupSnapshot, VolumeGroupSnapshotClass,
+    VolumeGroupSnapshotContent, VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent,
 };
 use serde_json::{Value, json};
 
@@ -121,6 +121,45 @@ impl User {
     pub async fn delete_snapshot(&self, name: &str) {
         self.delete::<VolumeSnapshot>(&Key::namespaced("default", name))
             .await;
+    }
+
+    /// Deletes the contents of snapshots, leaving the snapshots.
+    pub async fn delete_contents(&self) {
+        let names: Vec<String> = self
+            .witness
+            .objects(|objects| objects.contents.keys().cloned().collect());
+        for name in names {
+            self.delete::<VolumeSnapshotContent>(&Key::cluster(name))
+                .await;
+        }
+    }
+
+    /// Deletes the contents of groups, leaving the groups.
+    pub async fn delete_group_contents(&self) {
+        let names: Vec<String> = self
+            .witness
+            .objects(|objects| objects.group_contents.keys().cloned().collect());
+        for name in names {
+            self.delete::<VolumeGroupSnapshotContent>(&Key::cluster(name))
+                .await;
+        }
+    }
+
+    /// Deletes all snapshots and groups; members go with their groups.
+    pub(super) async fn clear_snapshots(&self) {
+        let (groups, snapshots) = self.witness.objects(|objects| {
+            let groups: Vec<Key> = objects.groups.keys().cloned().collect();
+            let alone = objects.snapshots.iter();
+            let alone = alone.filter(|(_, snapshot)| snapshot.group_owner().is_none());
+            let snapshots: Vec<Key> = alone.map(|(key, _)| key.clone()).collect();
+            (groups, snapshots)
+        });
+        for key in groups {
+            self.delete::<VolumeGroupSnapshot>(&key).await;
+        }
+        for key in snapshots {
+            self.delete::<VolumeSnapshot>(&key).await;
+        }
     }
 
     /// Deletes a group snapshot.

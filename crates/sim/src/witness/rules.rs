@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use orlop_model::{Claim, ReclaimPolicy, ResizeStatus, Volume, VolumeAttachment, well_known};
+use orlop_model::{
+    Claim, ModifyStatus, ReclaimPolicy, ResizeStatus, Volume, VolumeAttachment, well_known,
+};
 
 use super::{Facts, Objects};
 use crate::backend::Breach;
@@ -137,6 +139,16 @@ pub(super) fn expand(objects: &Objects, id: &str, bytes: i64) -> Vec<Breach> {
         return Vec::new();
     }
     let what = format!("ControllerExpandVolume {id} to {bytes}, which no claim records");
+    breach("I14", what)
+}
+
+/// I14: that the backend is asked for other attributes stands on the claim.
+pub(super) fn modify(objects: &Objects, id: &str) -> Vec<Breach> {
+    let status = claim_of(objects, id).and_then(|claim| claim.status.modify_volume_status.as_ref());
+    if status.is_some_and(|status| status.status == ModifyStatus::InProgress) {
+        return Vec::new();
+    }
+    let what = format!("ControllerModifyVolume {id}, which no claim records");
     breach("I14", what)
 }
 

@@ -1,7 +1,8 @@
 //! The rules about snapshots. Pure.
 
 use orlop_model::{
-    VolumeGroupSnapshotContent, VolumeSnapshotContent, snapshot::DeletionPolicy, well_known,
+    VolumeGroupSnapshotContent, VolumeSnapshot, VolumeSnapshotContent, snapshot::DeletionPolicy,
+    well_known,
 };
 
 use super::{Facts, Objects};
@@ -113,11 +114,23 @@ pub(super) fn uncut_group(objects: &Objects, id: &str) -> Vec<Breach> {
     Vec::new()
 }
 
-/// I14: what a volume is made from is kept while that goes on.
+fn both_ways(content: &VolumeSnapshotContent, snapshot: &VolumeSnapshot) -> bool {
+    content.is_bound_to(snapshot)
+        && snapshot.bound_content() == Some(content.metadata.name.as_str())
+}
+
+/// I14 and I17: what a volume is made from is bound both ways, and kept while that goes on.
 pub(super) fn restore(objects: &Objects, id: &str) -> Vec<Breach> {
     let mut contents = objects.contents.values();
     let content = contents.find(|content| content.handle() == Some(id));
     let owner = content.and_then(|content| objects.snapshots.get(&content.owner()));
+    let bound = content
+        .zip(owner)
+        .is_some_and(|(content, owner)| both_ways(content, owner));
+    if !bound {
+        let what = format!("a volume is made from {id}, which is not bound both ways");
+        return breach("I17", what);
+    }
     let kept = owner.is_some_and(|owner| {
         let source = well_known::SNAPSHOT_SOURCE_PROTECTION;
         owner.metadata.has_finalizer(source)
