@@ -158,7 +158,7 @@ pub struct Report {
     pub breaches: Vec<Breach>,
     /// Changes when there should have been none.
     pub restless: u64,
-    /// How often the driver was called while it was busy with the same thing.
+    /// How often a driver without trouble was called while it was busy with the same thing.
     pub collisions: u64,
     /// What is left: objects, backend, folders, uids made comparable.
     pub end: String,
@@ -253,7 +253,11 @@ async fn tell(scenario: &Scenario, making: Making, root: &Path, replay: String) 
             breaches
         },
         restless: world.witness().count() - before,
-        collisions: world.driver().collisions(),
+        collisions: if scenario.troubles.is_empty() {
+            world.driver().collisions()
+        } else {
+            0
+        },
         end: remains::of(&world, root),
         trace: world.trace().text(),
         hash: world.trace().hash(),
