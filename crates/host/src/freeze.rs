@@ -18,7 +18,6 @@ mod kernel;
 /// File systems that are frozen until this is dropped, or the time is up, or this process ends.
 #[derive(Debug)]
 pub struct Frozen {
-    /// In the order in which they were frozen.
     frozen: Vec<File>,
     keeper: Keeper,
 }
@@ -60,7 +59,7 @@ pub enum ThawError {
 impl Frozen {
     /// Freezes the file systems that these descriptors are on, for no longer than `limit`.
     ///
-    /// Each once: a file system that is given twice is refused as [`FreezeError::Taken`]. What they
+    /// Each once: one of two that are the same is refused as [`FreezeError::Taken`]. What they
     /// have in memory is on their devices when this returns.
     pub fn freeze(file_systems: Vec<File>, limit: Duration) -> Result<Self, FreezeError> {
         for file in &file_systems {
@@ -72,17 +71,23 @@ impl Frozen {
             frozen: Vec::with_capacity(file_systems.len()),
             keeper,
         };
-        for (index, file) in file_systems.into_iter().enumerate() {
-            match kernel::freeze(&file) {
-                Ok(()) => done.frozen.push(file),
-                Err(Errno::BUSY) => return Err(FreezeError::Taken { index }),
+        let mut first_error = Ok(());
+        let outcomes = freeze_together(&file_systems);
+        for (index, (file, outcome)) in file_systems.into_iter().zip(outcomes).enumerate() {
+            let error = match outcome {
+                Ok(()) => {
+                    done.frozen.push(file);
+                    continue;
+                }
+                Err(Errno::BUSY) => FreezeError::Taken { index },
                 Err(error) => {
                     let source = error.into();
-                    return Err(FreezeError::Refused { index, source });
+                    FreezeError::Refused { index, source }
                 }
-            }
+            };
+            first_error = first_error.and(Err(error));
         }
-        Ok(done)
+        first_error.map(|()| done)
     }
 
     /// Lets all of them go on. An error means that they were not frozen all the time.
@@ -101,6 +106,23 @@ impl Frozen {
         }
         self.keeper.dismiss();
         outcome
+    }
+}
+
+/// Freezes all of them at the same time: the kernel waits for tens of milliseconds at each, mostly for
+/// its other processors, and the first must not be held up for what the last takes.
+fn freeze_together(file_systems: &[File]) -> Vec<Result<(), Errno>> {
+    match file_systems {
+        [one] => vec![kernel::freeze(one)],
+        many => std::thread::scope(|scope| {
+            let threads: Vec<_> = many
+                .iter()
+                .map(|file| scope.spawn(|| kernel::freeze(file)))
+                .collect();
+            let join = |it: std::thread::ScopedJoinHandle<'_, _>| it.join();
+            let joined = threads.into_iter().map(join);
+            joined.map(|it| it.unwrap_or(Err(Errno::IO))).collect()
+        }),
     }
 }
 

@@ -86,6 +86,33 @@ fn a_file_system_that_somebody_froze_is_left_frozen_and_the_others_thaw() {
     theirs.thaw().unwrap();
 }
 
+#[test]
+fn many_are_frozen_at_once_and_one_that_is_given_twice_is_refused() {
+    let disks: Option<Vec<_>> = (0..4).map(|_| ScratchFs::new("ext4", 64 << 20)).collect();
+    let Some(disks) = disks else { return };
+    let _thawed: Vec<_> = disks.iter().map(|disk| Thawed(disk.path())).collect();
+    let all = || disks.iter().map(|disk| open(&disk.path()));
+    let frozen = Frozen::freeze(all().collect(), LONG).unwrap();
+    let writers: Vec<_> = disks.iter().map(|disk| writer(disk.path())).collect();
+    for (done, _) in &writers {
+        assert!(done.recv_timeout(Duration::from_millis(20)).is_err());
+    }
+    frozen.thaw().unwrap();
+    for (done, thread) in writers {
+        done.recv_timeout(LONG).unwrap();
+        thread.join().unwrap();
+    }
+    let twice = all().chain([open(&disks[0].path())]).collect();
+    let error = Frozen::freeze(twice, LONG).unwrap_err();
+    assert!(
+        matches!(error, FreezeError::Taken { index: 0 | 4 }),
+        "{error:?}"
+    );
+    for disk in &disks {
+        std::fs::write(disk.path().join("f"), "x").unwrap();
+    }
+}
+
 /// Not a test by itself: the process that the next one kills.
 #[test]
 fn freezes_and_waits_if_told_to() {
