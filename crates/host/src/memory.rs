@@ -14,3 +14,17 @@ pub fn share_heaps() {
         libc::mallopt(libc::M_TRIM_THRESHOLD, 256 << 10);
     }
 }
+
+/// Gives large pieces of memory back as soon as they are free.
+///
+/// For processes that now and then need megabytes at once: left to itself the allocator learns from
+/// the first of them to keep such pieces. To be called before there are threads.
+#[expect(unsafe_code, reason = "mallopt is the only interface to it")]
+pub fn give_back_large() {
+    // SAFETY: mallopt only changes a setting of the allocator; any value is allowed.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 256 << 10);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 1 << 20);
+    }
+}

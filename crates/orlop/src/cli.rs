@@ -123,6 +123,9 @@ pub(crate) struct Apiserver {
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// Write all objects to a file. The server may be running.
+    ///
+    /// The file holds Secrets as they are. The authority that clients know the server by, and the
+    /// key that signs tokens, are not in it: copy the folder `pki` of the data folder as well.
     Backup {
         /// The file to write; it must not be there yet.
         file: PathBuf,
@@ -131,6 +134,11 @@ pub(crate) enum StoreCommand {
         data_dir: PathBuf,
     },
     /// Make a store from a backup, in a data folder that has none.
+    ///
+    /// In the data folder that the backup is of, move `store` away first; certificates, kubeconfigs
+    /// and tokens stay valid. In another one, put the old folder `pki` there before the first
+    /// start: without it the server gets a new authority, and old kubeconfigs and tokens are
+    /// refused.
     Restore {
         /// The backup.
         file: PathBuf,

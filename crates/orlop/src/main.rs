@@ -78,6 +78,9 @@ fn run(cli: Cli) -> anyhow::Result<()> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Command::Driver(_) = &cli.command {
         driver::frugal(&mut runtime);
+    } else {
+        // The API server's clients may send megabytes.
+        orlop_host::memory::give_back_large();
     }
     let runtime = runtime.enable_all().build()?;
     runtime.block_on(async {

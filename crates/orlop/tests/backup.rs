@@ -98,6 +98,7 @@ fn a_server_in_use_is_backed_up_and_comes_back_elsewhere() {
     let said = String::from_utf8_lossy(&made.stdout).into_owned();
     assert!(made.status.success(), "{made:?}");
     assert!(said.contains("objects at revision"), "{said}");
+    assert!(said.contains("/pki as well"), "{said}");
     // What comes later is not in it.
     first.kubectl(&["create", "configmap", "late", "--from-literal=a=b"]);
     let twice = apiserver(&["backup", file], first.path());
@@ -106,6 +107,8 @@ fn a_server_in_use_is_backed_up_and_comes_back_elsewhere() {
     let mut second = Machine::command("apiserver", &[]);
     let restored = apiserver(&["restore", file], second.path());
     assert!(restored.status.success(), "{restored:?}");
+    let said = String::from_utf8_lossy(&restored.stdout).into_owned();
+    assert!(said.contains("put the old one there"), "{said}");
     let again = apiserver(&["restore", file], second.path());
     assert!(!again.status.success(), "a store is not overwritten");
     second.start();

@@ -18,6 +18,7 @@ mod route;
 mod scale;
 mod watching;
 mod writes;
+mod writing;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -27,10 +28,10 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::header::{ACCEPT, HeaderValue};
+use http::header::{ACCEPT, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use serde_json::json;
 
 pub use logs::{LogError, LogRequest, LogSource, LogStream};
@@ -40,7 +41,7 @@ pub(crate) use self::route::decode as decode_segment;
 use self::inflight::{InFlight, Lane};
 use self::query::Query;
 use self::route::Route;
-use self::writes::Writing;
+use self::writing::Writing;
 use crate::access::{Caller, Index, Signer, User};
 use crate::discovery;
 use crate::limits::Limits;
@@ -51,8 +52,14 @@ use crate::registry::{Registry, Target};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// The longest headers of a request that is served, together with its path.
+pub(crate) const HEADERS_LIMIT: usize = 1 << 20;
+
 /// The longest body that is read.
 const BODY_LIMIT: usize = 3 << 20;
+/// How much of a longer one is thrown away: some clients don't look at an answer before they have
+/// sent all of their body.
+const DRAINED: usize = 32 << 20;
 
 /// The API as a tower service; clones share it. It speaks for one caller: whoever holds the
 /// one that [`crate::ApiServer::service`] returns may do everything.
@@ -136,7 +143,11 @@ impl Api {
     {
         let (parts, body) = request.into_parts();
         let route = Route::parse(&self.registry.kinds(), parts.uri.path());
-        let answer = match (self.admitted(&parts, route.as_ref(), caller), &route) {
+        let admitted = match headers_length(&parts) {
+            length if length > HEADERS_LIMIT => Err(Refusal::headers_too_large(HEADERS_LIMIT)),
+            _ => self.admitted(&parts, route.as_ref(), caller),
+        };
+        let answer = match (admitted, &route) {
             (Err(refusal), _) => Err(refusal),
             (Ok(user), Some(route)) => self.resource(&parts, route, &user, body).await,
             (Ok(_), None) => match health::Question::parse(&parts) {
@@ -362,18 +373,44 @@ fn accept(parts: &Parts) -> String {
     all.join(",")
 }
 
+fn headers_length(parts: &Parts) -> usize {
+    let path = parts.uri.path_and_query();
+    let path = path.map_or(0, |path| path.as_str().len());
+    let line = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
+    path + parts.headers.iter().map(line).sum::<usize>()
+}
+
 async fn read_body<B>(body: B) -> Result<Bytes, Refusal>
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    match Limited::new(body, BODY_LIMIT).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
+    let mut body = std::pin::pin!(body);
+    let mut length = 0;
+    let mut whole = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            let error: BoxError = error.into();
+            Refusal::bad_request(format!("the body could not be read: {error}"))
+        })?;
+        let Ok(piece) = frame.into_data() else {
+            continue;
+        };
+        length += piece.len();
+        if length <= BODY_LIMIT {
+            whole.push(piece);
+        } else if length <= DRAINED {
+            whole.clear();
+        } else {
+            break;
+        }
+    }
+    match (length, whole.len()) {
+        (length, _) if length > BODY_LIMIT => {
             Err(Refusal::too_large(format_args!("limit is {BODY_LIMIT}")))
         }
-        Err(error) => Err(Refusal::bad_request(format!(
-            "the body could not be read: {error}"
-        ))),
+        // One alone is taken as it is.
+        (_, 1) => Ok(whole.swap_remove(0)),
+        _ => Ok(whole.concat().into()),
     }
 }

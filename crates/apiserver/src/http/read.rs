@@ -10,7 +10,7 @@ use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::negotiate::{Answer, Encoding, Form};
-use super::pieces::ListText;
+use super::pieces::Pieces;
 use super::query::{Query, Selection};
 use super::{Api, reply};
 use crate::kinds::KindInfo;
@@ -23,9 +23,9 @@ use crate::table;
 /// How long a reader waits for a revision that this server hasn't reached.
 const FRESHNESS_PATIENCE: Duration = Duration::from_secs(3);
 
-const META: &str = "meta.k8s.io/v1";
+pub(super) const META: &str = "meta.k8s.io/v1";
 const PARTIAL: &str = "PartialObjectMetadata";
-const PARTIAL_LIST: &str = "PartialObjectMetadataList";
+pub(super) const PARTIAL_LIST: &str = "PartialObjectMetadataList";
 
 /// Some objects of a kind at one revision.
 pub(super) struct Page {
@@ -99,52 +99,24 @@ impl Api {
         if let Some(remaining) = page.remaining {
             metadata["remainingItemCount"] = remaining.into();
         }
-        let body = match answer.form {
-            Form::Object if answer.encoding == Encoding::Protobuf => {
-                list_message(kind, &metadata, &page.objects)
+        if answer.form == Form::Object && kind.custom.is_some() && page.next.is_none() {
+            metadata["continue"] = "".into();
+        }
+        let objects = page.objects;
+        let pieces = match (answer.form, answer.encoding) {
+            (Form::Object, Encoding::Json) => Pieces::list(kind, &metadata, objects),
+            (Form::Object, Encoding::Protobuf) => Pieces::list_message(kind, &metadata, objects),
+            (Form::Table, _) => {
+                let how = (self.registry.clock.now(), query.include);
+                Pieces::table(kind, &metadata, objects, how)
             }
-            Form::Metadata if answer.encoding == Encoding::Protobuf => {
-                let partial = |object: &Arc<Stored>| partial_message(&object.parsed(kind));
-                let items: Vec<_> = page.objects.iter().map(partial).collect();
-                let list = protobuf::list(&metadata, &items);
-                protobuf::envelope(META, PARTIAL_LIST, &list)
-            }
-            Form::Object => {
-                if kind.custom.is_some() && page.next.is_none() {
-                    metadata["continue"] = "".into();
-                }
-                let text = ListText::new(kind, &metadata, page.objects);
-                return Ok(reply::pieces(headers, reply::JSON, text));
-            }
-            Form::Table => {
-                let values: Vec<Value> = page
-                    .objects
-                    .iter()
-                    .map(|object| object.parsed(kind))
-                    .collect();
-                let values: Vec<&Value> = values.iter().collect();
-                let now = self.registry.clock.now();
-                let mut table = table::render(kind, &values, now, query.include);
-                table["metadata"] = metadata;
-                table.to_string().into_bytes()
-            }
-            Form::Metadata => {
-                let items: Vec<Value> = page
-                    .objects
-                    .iter()
-                    .map(|object| partial(&object.parsed(kind)))
-                    .collect();
-                let list = json!({
-                    "kind": PARTIAL_LIST,
-                    "apiVersion": META,
-                    "metadata": metadata,
-                    "items": items,
-                });
-                list.to_string().into_bytes()
+            (Form::Metadata, Encoding::Json) => Pieces::metadata(kind, &metadata, objects),
+            (Form::Metadata, Encoding::Protobuf) => {
+                Pieces::metadata_message(kind, &metadata, objects)
             }
         };
         let content_type = answer.encoding.content_type();
-        Ok(reply::large(headers, content_type, body))
+        Ok(reply::pieces(headers, content_type, pieces))
     }
 
     /// The objects that a list is about.
@@ -247,16 +219,6 @@ fn check_match(query: &Query, asked: Option<u64>) -> Result<(), Refusal> {
     }
 }
 
-pub(super) fn list_message<'o>(
-    kind: &KindInfo,
-    metadata: &Value,
-    objects: impl IntoIterator<Item = &'o Arc<Stored>>,
-) -> Vec<u8> {
-    let items: Vec<_> = objects.into_iter().map(|one| one.message(kind)).collect();
-    let list = protobuf::list(metadata, &items);
-    protobuf::envelope(&kind.api_version(), kind.list_kind, &list)
-}
-
 /// The metadata of an object, as an object of their own.
 pub(super) fn partial(object: &Value) -> Value {
     json!({
@@ -266,7 +228,7 @@ pub(super) fn partial(object: &Value) -> Value {
     })
 }
 
-fn partial_message(object: &Value) -> Vec<u8> {
+pub(super) fn partial_message(object: &Value) -> Vec<u8> {
     protobuf::message(META, PARTIAL, object).unwrap_or_default()
 }
 

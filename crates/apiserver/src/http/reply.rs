@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::Value;
 
 use super::negotiate::Encoding;
-use super::pieces::{ListText, PIECE, Zipped};
+use super::pieces::{PIECE, Pieces, Zipped};
 use crate::protobuf;
 use crate::refusal::Refusal;
 
@@ -93,7 +93,7 @@ pub(super) fn warned(mut response: Response<Body>, warnings: &[String]) -> Respo
 pub(super) fn pieces(
     headers: &HeaderMap,
     content_type: HeaderValue,
-    list: ListText,
+    list: Pieces,
 ) -> Response<Body> {
     // A short one may as well be whole, with its length.
     if list.size() < PIECE {

@@ -6,7 +6,8 @@ use http::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::negotiate::Answer;
-use super::writes::{PATCH_TYPES, Writing};
+use super::writes::PATCH_TYPES;
+use super::writing::Writing;
 use super::{Api, reply};
 use crate::kinds::KindInfo;
 use crate::patch;

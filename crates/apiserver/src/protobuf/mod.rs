@@ -66,28 +66,46 @@ pub(crate) fn object(object: &Value) -> Option<Vec<u8>> {
 /// Puts an encoded object into its envelope.
 pub(crate) fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let mut body = Writer::with_capacity(raw.len() + 64);
+    open_envelope(&mut body, (api_version, kind), raw.len());
+    body.raw(raw);
+    body.raw(&ENVELOPE_END);
+    body.finish()
+}
+
+fn open_envelope(body: &mut Writer, (api_version, kind): (&str, &str), length: usize) {
     body.raw(MAGIC);
     body.message(1, |identity| {
         identity.bytes(1, api_version.as_bytes());
         identity.bytes(2, kind.as_bytes());
     });
-    body.bytes(2, raw);
-    // Encoding and content type of the raw bytes: Go's encoder writes both, empty.
-    body.bytes(3, b"");
-    body.bytes(4, b"");
+    body.announce(2, length);
+}
+
+/// What stands behind an enveloped object: encoding and content type of its bytes. Go's encoder
+/// writes both, empty.
+pub(crate) const ENVELOPE_END: [u8; 4] = [0x1a, 0, 0x22, 0];
+
+/// An enveloped list up to its first item. The items' lengths are those of [`list_item`] together.
+pub(crate) fn list_head(
+    (api_version, kind): (&str, &str),
+    metadata: &Value,
+    items: usize,
+) -> Vec<u8> {
+    let mut list = Writer::default();
+    let head = message("meta.k8s.io/v1", "ListMeta", metadata).unwrap_or_default();
+    list.bytes(1, &head);
+    let list = list.finish();
+    let mut body = Writer::with_capacity(list.len() + 64);
+    open_envelope(&mut body, (api_version, kind), list.len() + items);
+    body.raw(&list);
     body.finish()
 }
 
-/// A list of encoded objects, without its envelope.
-pub(crate) fn list<B: AsRef<[u8]>>(metadata: &Value, items: &[B]) -> Vec<u8> {
-    let size: usize = items.iter().map(|item| item.as_ref().len() + 6).sum();
-    let mut list = Writer::with_capacity(size + 128);
-    let head = message("meta.k8s.io/v1", "ListMeta", metadata).unwrap_or_default();
-    list.bytes(1, &head);
-    for item in items {
-        list.bytes(2, item.as_ref());
-    }
-    list.finish()
+/// What stands before an item of a list.
+pub(crate) fn list_item(length: usize) -> Vec<u8> {
+    let mut item = Writer::with_capacity(6);
+    item.announce(2, length);
+    item.finish()
 }
 
 /// One event of a watch about an enveloped object.

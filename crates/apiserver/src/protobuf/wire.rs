@@ -39,9 +39,14 @@ impl Writer {
     }
 
     pub(super) fn bytes(&mut self, field: u32, bytes: &[u8]) {
-        self.varint(u64::from(field) << 3 | DELIMITED);
-        self.varint(bytes.len() as u64);
+        self.announce(field, bytes.len());
         self.raw(bytes);
+    }
+
+    /// Begins a field of so many bytes, which the caller adds.
+    pub(super) fn announce(&mut self, field: u32, length: usize) {
+        self.varint(u64::from(field) << 3 | DELIMITED);
+        self.varint(length as u64);
     }
 
     pub(super) fn message(&mut self, field: u32, fill: impl FnOnce(&mut Writer)) {

@@ -25,8 +25,11 @@ const STREAMS: u32 = 100;
 /// Streams that a client may have taken back before the server got to them; a client that
 /// opens and cancels faster than this is cut off.
 const RESET_STREAMS: usize = 100;
-/// The longest headers of a request, together with its path.
-const HEADERS: u32 = 1 << 20;
+/// The longest headers that are read at all: twice what is taken, so that most of what is too
+/// long gets an answer that says so.
+const HEADERS: u32 = 2 * crate::http::HEADERS_LIMIT as u32;
+/// The most lines of headers. Whoever speaks for somebody with many groups sends a line for each.
+const HEADER_LINES: usize = 500;
 /// What is kept of one stream for a client that doesn't read.
 const STREAM_BUFFER: usize = 256 << 10;
 /// When to ask a silent HTTP/2 client whether it is there, and for how long to wait.
@@ -123,6 +126,7 @@ fn builder(limits: &Limits, is_http2: bool) -> Builder<TokioExecutor> {
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.headers)
+        .max_headers(HEADER_LINES)
         .max_buf_size(HEADERS as usize);
     builder
         .http2()

@@ -83,20 +83,50 @@ const AGE: Column = text("Age");
 
 /// Renders objects of one kind as a Table; the caller sets list metadata.
 pub fn render(kind: &KindInfo, objects: &[&Value], now: Timestamp, include: Include) -> Value {
-    if let Some(custom) = kind.custom {
-        let heads = std::iter::once(head(&NAME)).chain(custom.columns.heads());
-        let cells = |object: &Value| {
-            let cells = std::iter::once(name(object)).chain(custom.columns.cells(object, now));
-            (cells.collect(), None)
-        };
-        let heads: Vec<Value> = heads.collect();
-        return table(&heads, objects, include, cells);
-    }
-    let printer = printer(kind);
-    let columns: Vec<Value> = printer.columns.iter().map(head).collect();
-    table(&columns, objects, include, |object| {
-        ((printer.cells)(object, now), (printer.completed)(object))
+    let rows = objects.iter().map(|object| row(kind, object, now, include));
+    let rows: Vec<Value> = rows.collect();
+    json!({
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {},
+        "columnDefinitions": columns(kind),
+        "rows": rows,
     })
+}
+
+/// The columns of a kind's Table.
+pub(crate) fn columns(kind: &KindInfo) -> Vec<Value> {
+    match kind.custom {
+        Some(custom) => {
+            let heads = std::iter::once(head(&NAME)).chain(custom.columns.heads());
+            heads.collect()
+        }
+        None => printer(kind).columns.iter().map(head).collect(),
+    }
+}
+
+/// The row of one object in its kind's Table.
+pub(crate) fn row(kind: &KindInfo, object: &Value, now: Timestamp, include: Include) -> Value {
+    let (cells, condition) = match kind.custom {
+        Some(custom) => {
+            let cells = std::iter::once(name(object)).chain(custom.columns.cells(object, now));
+            (cells.collect::<Vec<_>>(), None)
+        }
+        None => {
+            let printer = printer(kind);
+            ((printer.cells)(object, now), (printer.completed)(object))
+        }
+    };
+    let mut row = json!({ "cells": cells });
+    if let Some(condition) = condition {
+        row["conditions"] = json!([condition]);
+    }
+    row["object"] = match include {
+        Include::None => Value::Null,
+        Include::Metadata => metadata_only(object),
+        Include::Object => object.clone(),
+    };
+    row
 }
 
 fn head(column: &Column) -> Value {
@@ -106,38 +136,6 @@ fn head(column: &Column) -> Value {
         "format": column.format,
         "description": "",
         "priority": column.priority,
-    })
-}
-
-/// A Table of these columns; cells and condition of a row are the caller's.
-fn table(
-    columns: &[Value],
-    objects: &[&Value],
-    include: Include,
-    cells: impl Fn(&Value) -> (Vec<Value>, Option<Value>),
-) -> Value {
-    let rows: Vec<Value> = objects
-        .iter()
-        .map(|object| {
-            let (cells, condition) = cells(object);
-            let mut row = json!({ "cells": cells });
-            if let Some(condition) = condition {
-                row["conditions"] = json!([condition]);
-            }
-            match include {
-                Include::None => row["object"] = Value::Null,
-                Include::Metadata => row["object"] = metadata_only(object),
-                Include::Object => row["object"] = (*object).clone(),
-            }
-            row
-        })
-        .collect();
-    json!({
-        "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": {},
-        "columnDefinitions": columns,
-        "rows": rows,
     })
 }
 

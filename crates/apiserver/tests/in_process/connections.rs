@@ -175,6 +175,33 @@ async fn headers_that_are_too_long_are_refused() {
     );
 }
 
+/// What the server answers to a request with these headers.
+async fn answer_to(served: &Served, headers: &str) -> String {
+    let (mut read, mut write) = tokio::io::split(served.greet("http/1.1").await.unwrap());
+    let request = format!("GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n");
+    let sending = async {
+        write.write_all(request.as_bytes()).await.unwrap();
+        write.flush().await.unwrap();
+    };
+    let mut answer = Vec::new();
+    let both = async { tokio::join!(sending, read.read_to_end(&mut answer)).1 };
+    // An end without a goodbye is an end, too.
+    let _ = tokio::time::timeout(BOUND, both).await.unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test]
+async fn many_headers_are_taken_and_too_long_ones_get_a_status() {
+    let served = serve(Limits::default()).await;
+    let many: String = (0..300).map(|n| format!("x-{n}: y\r\n")).collect();
+    let taken = answer_to(&served, &many).await;
+    assert!(taken.starts_with("HTTP/1.1 200"), "{taken}");
+    let long = format!("long: {}\r\n", "x".repeat(1 << 20));
+    let refused = answer_to(&served, &long).await;
+    assert!(refused.starts_with("HTTP/1.1 431"), "{refused}");
+    assert!(refused.contains(r#""kind":"Status""#), "{refused}");
+}
+
 #[tokio::test]
 async fn connections_beyond_the_limit_are_closed_and_make_room_when_they_end() {
     let served = serve(Limits {

@@ -73,16 +73,16 @@ pub(crate) async fn run(args: cli::Up) -> Result<()> {
 
 /// `orlop apiserver backup` and `restore`.
 fn store_command(command: &cli::StoreCommand) -> Result<()> {
-    let (summary, done, file) = match command {
+    let (summary, done, file, layout) = match command {
         cli::StoreCommand::Backup { file, data_dir } => {
-            let store = layout::Layout::new(data_dir.clone()).store();
-            let summary = backup(&store, file).context("there is no backup")?;
-            (summary, "written to", file)
+            let layout = Layout::new(data_dir.clone());
+            let summary = backup(&layout.store(), file).context("there is no backup")?;
+            (summary, "written to", file, layout)
         }
         cli::StoreCommand::Restore { file, data_dir } => {
-            let store = layout::Layout::new(data_dir.clone()).store();
-            let summary = restore(file, &store).context("nothing was restored")?;
-            (summary, "restored from", file)
+            let layout = Layout::new(data_dir.clone());
+            let summary = restore(file, &layout.store()).context("nothing was restored")?;
+            (summary, "restored from", file, layout)
         }
     };
     println!(
@@ -91,6 +91,19 @@ fn store_command(command: &cli::StoreCommand) -> Result<()> {
         summary.revision,
         file.display()
     );
+    let pki = layout.pki();
+    match command {
+        cli::StoreCommand::Backup { .. } => println!(
+            "the certificates and the key of tokens are not in it: copy {} as well",
+            pki.display()
+        ),
+        cli::StoreCommand::Restore { .. } if !pki.exists() => println!(
+            "there is no {}: put the old one there, or the next start makes new certificates, and \
+             old kubeconfigs and tokens are refused",
+            pki.display()
+        ),
+        cli::StoreCommand::Restore { .. } => {}
+    }
     Ok(())
 }
 

@@ -102,9 +102,14 @@ impl Machine {
 
     /// A folder for another command that takes `--data-dir` and `--listen`.
     pub fn command(command: &'static str, arguments: &[&str]) -> Self {
+        Self::command_in(&std::env::temp_dir(), command, arguments)
+    }
+
+    /// The same, with its folder on a file system of choice.
+    pub fn command_in(parent: &Path, command: &'static str, arguments: &[&str]) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("orlop-test-")
-            .tempdir()
+            .tempdir_in(parent)
             .unwrap();
         let arguments = arguments.iter().map(|a| (*a).to_owned()).collect();
         Self {
@@ -153,6 +158,23 @@ impl Machine {
             });
         }
         self.running = Some(child);
+    }
+
+    /// Waits until it has ended by itself; what it said is in the transcript soon after.
+    pub fn wait_ended(&mut self) -> std::process::ExitStatus {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.running.as_mut().unwrap().try_wait().unwrap() {
+                self.running = None;
+                return status;
+            }
+            assert!(
+                started.elapsed() < PATIENCE,
+                "still there:\n{}",
+                self.transcript()
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     pub fn wait_ready(&mut self) {
