@@ -148,7 +148,8 @@ async fn run(process: &Process, driver: Driver, info: &Arc<DriverInfo>, config: 
     tokio::join!(resizing, modifying);
 }
 
-/// Wakes claims up: by changes that matter, and when their volume shows up.
+/// Wakes claims up: by changes that matter, and when their volume shows up or is said to have
+/// other attributes.
 fn feed(
     process: &Process,
     queue: &Queue<Key>,
@@ -173,7 +174,16 @@ fn feed(
         if let Change::Applied { old, new } = change
             && new.spec.csi.as_ref().is_some_and(|csi| csi.driver == name)
             && let Some(claim) = &new.spec.claim_ref
-            && old.is_none_or(|old| old.spec.claim_ref != new.spec.claim_ref)
+            && old.is_none_or(|old| {
+                let matters = |volume: &Volume| {
+                    let spec = &volume.spec;
+                    (
+                        spec.claim_ref.clone(),
+                        spec.volume_attributes_class_name.clone(),
+                    )
+                };
+                matters(old) != matters(new)
+            })
         {
             wake.add(claim.key());
         }

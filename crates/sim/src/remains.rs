@@ -69,6 +69,9 @@ fn objects(objects: &Objects) -> Vec<String> {
         let state = (volume.phase(), &meta.finalizers, meta.is_deleting(), size);
         let owner = volume.spec.claim_ref.as_ref().map(|claim| &claim.uid);
         lines.push(format!("volume {name} {state:?} -> {owner:?}"));
+        if let Some(class) = &volume.spec.volume_attributes_class_name {
+            lines.push(format!("volume {name} has attributes {class}"));
+        }
     }
     for attachment in objects.attachments.values() {
         let state = (attachment.status.attached, &attachment.metadata.finalizers);

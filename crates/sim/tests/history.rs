@@ -194,3 +194,41 @@ fn a_node_grows_a_file_system_once_and_only_when_the_claim_says_so() {
     let grown = calls_of(&report, Member::Node(1), "NodeExpandVolume");
     assert_eq!(grown.len(), 1, "{}", report.trace);
 }
+
+/// Found by the matrix: a resizer that had been deposed changed the volume after its successor
+/// had gone on to other attributes, and nobody noticed.
+#[test]
+fn attributes_that_a_deposed_resizer_set_late_are_changed_back() {
+    let changing = Scenario::new("attributes twice", |user| {
+        Box::pin(async move {
+            user.class("Immediate", "Delete").await;
+            user.attributes("gold").await;
+            user.attributes("silver").await;
+            user.claim("data").await;
+            user.until_bound("data").await?;
+            user.choose("data", "gold").await;
+            user.until_modified("data", "gold").await?;
+            user.choose("data", "silver").await;
+            user.until_modified("data", "silver").await
+        })
+    })
+    .tolerating(&["I14"]);
+    let calm = run(&changing, &Plan::calm(), SEED);
+    must_be(&calm, &calm.end);
+    assert!(
+        calm.end.contains(r#"with {"iops": "silver"}"#),
+        "{}",
+        calm.end
+    );
+    let recorded = calls_of(&calm, Member::Resizer, "persistentvolumeclaims/data/status");
+    let asked = calls_of(&calm, Member::Resizer, "ControllerModifyVolume");
+    for (call, phase) in [
+        (recorded[0], Phase::After),
+        (asked[0], Phase::Before),
+        (asked[0], Phase::After),
+        (asked[1], Phase::Before),
+    ] {
+        let plan = Plan::one(Member::Resizer, call.number, Fault::Deposed(phase));
+        must_be(&run(&changing, &plan, SEED), &calm.end);
+    }
+}

@@ -24,7 +24,7 @@ use crate::{
 
 mod decide;
 
-use decide::{Intent, Step, View, decide};
+use decide::{Intent, Step, View, decide, differs, is_begun};
 
 type Goal<'a> = decide::Goal<'a, Arc<VolumeAttributesClass>>;
 
@@ -143,6 +143,15 @@ impl Attributes {
         let recorded = match goal.intent {
             Intent::ToRecord => self.record(claim, goal.name).await?,
             Intent::OnRecord => self.desk.unchanged(claim).await?,
+            Intent::ToRepair => {
+                // The cache may be behind.
+                let live = self.cluster.get::<Volume>(&goal.volume.key()).await?;
+                let Some(live) = live.filter(|live| differs(live, goal.name)) else {
+                    return Ok(Outcome::Done);
+                };
+                self.volumes.absorb(live);
+                self.record(claim, goal.name).await?
+            }
         };
         let Some(claim) = recorded else {
             return Ok(AGAIN);
@@ -213,16 +222,38 @@ impl Attributes {
 
     /// Says what is true now: first on the volume, then on the claim.
     async fn settle(&self, claim: &Claim, goal: &Goal<'_>) -> Result<Outcome, ApiError> {
-        let changed = insist(&self.cluster, goal.volume, |now: &Volume| {
+        let tell = |now: &Volume| {
             let has = now.spec.volume_attributes_class_name.as_deref();
             let body = json!({"spec": {"volumeAttributesClassName": goal.name}});
             (has != Some(goal.name)).then(|| Patch::merge_on(now, body))
+        };
+        let seen = &goal.volume.spec.volume_attributes_class_name;
+        let told = insist(&self.cluster, goal.volume, |now: &Volume| {
+            let alone = now.spec.volume_attributes_class_name == *seen;
+            alone.then(|| tell(now))?
         })
         .await?;
-        let Some(changed) = changed else {
+        let Some(mut told) = told else {
             return Ok(Outcome::Done);
         };
-        self.volumes.absorb(changed);
+        if differs(&told, goal.name) {
+            // Another leader's call came in between, and nobody knows whose was the last.
+            let live = self.cluster.get::<Claim>(&claim.key()).await?;
+            let ours = live.is_some_and(|live| {
+                live.metadata.uid == claim.metadata.uid && is_begun(&live, goal.name)
+            });
+            if !ours {
+                // The claim has other attributes by now. That the volume may have these is
+                // told all the same: whoever is in charge changes it back.
+                let Some(marked) = insist(&self.cluster, &told, tell).await? else {
+                    return Ok(Outcome::Done);
+                };
+                told = marked;
+            }
+            self.volumes.absorb(told);
+            return Ok(AGAIN);
+        }
+        self.volumes.absorb(told);
         let status = json!({
             "currentVolumeAttributesClassName": goal.name,
             "modifyVolumeStatus": null,

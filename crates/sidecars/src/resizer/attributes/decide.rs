@@ -53,6 +53,9 @@ pub(super) enum Intent {
     ToRecord,
     /// It does: an earlier call may have had an effect.
     OnRecord,
+    /// The claim has it by its own word, but the volume's object tells of another: a call of
+    /// somebody who is no longer in charge came after the one that was settled.
+    ToRepair,
 }
 
 pub(super) fn decide<'a, Class, Find>(view: &View<'a, Find>) -> Step<'a, Class>
@@ -79,7 +82,9 @@ where
         }
         // Somebody newer than us is at work, or nothing is asked for.
         (Some((ModifyStatus::Other, _)), _) | (None, None) => return Step::Leave,
-        (None, Some(asked)) if Some(asked) == has => return Step::Leave,
+        (None, Some(asked)) if Some(asked) == has && !differs(volume, asked) => {
+            return Step::Leave;
+        }
         (Some(_), None) => return Step::Cancel,
         // After a failure for good the driver has what it had before.
         (Some((ModifyStatus::Pending | ModifyStatus::Infeasible, _)), Some(asked))
@@ -107,6 +112,7 @@ where
     }
     let intent = match begun {
         Some((ModifyStatus::InProgress, target)) if target == name => Intent::OnRecord,
+        None if Some(name) == has => Intent::ToRepair,
         _ => Intent::ToRecord,
     };
     Step::Modify(Goal {
@@ -115,6 +121,21 @@ where
         name,
         class,
         intent,
+    })
+}
+
+/// Whether the volume's object tells of other attributes than these.
+pub(super) fn differs(volume: &Volume, class: &str) -> bool {
+    let told = volume.spec.volume_attributes_class_name.as_deref();
+    told.is_some_and(|told| told != class)
+}
+
+/// Whether a change to this class may be under way.
+pub(super) fn is_begun(claim: &Claim, class: &str) -> bool {
+    let status = claim.status.modify_volume_status.as_ref();
+    status.is_some_and(|status| {
+        status.status == ModifyStatus::InProgress
+            && status.target_volume_attributes_class_name == class
     })
 }
 

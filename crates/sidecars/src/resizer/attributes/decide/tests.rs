@@ -19,9 +19,15 @@ fn claim(asked: Option<&str>, has: Option<&str>, begun: Option<(&str, &str)>) ->
 }
 
 fn decided(claim: &Claim, setback: Option<Setback<String>>) -> String {
+    decided_with(None, claim, setback)
+}
+
+/// As [`decided`], with a volume whose object tells of a class.
+fn decided_with(told: Option<&str>, claim: &Claim, setback: Option<Setback<String>>) -> String {
     let volume: Volume = serde_json::from_value(json!({
         "metadata": {"name": "pv"},
         "spec": {
+            "volumeAttributesClassName": told,
             "claimRef": {"namespace": "default", "name": "data", "uid": "u"},
             "csi": {"driver": "d", "volumeHandle": "h"},
         },
@@ -54,6 +60,7 @@ fn decided(claim: &Claim, setback: Option<Setback<String>>) -> String {
         Step::Modify(goal) => match goal.intent {
             Intent::ToRecord => format!("record {}", goal.name),
             Intent::OnRecord => format!("repeat {}", goal.name),
+            Intent::ToRepair => format!("repair {}", goal.name),
         },
     }
 }
@@ -107,4 +114,14 @@ fn a_change_that_failed_for_good_gives_way_to_what_is_asked_now() {
         decided(&again, failed(Verdict::Infeasible, 0)),
         "record gold"
     );
+}
+
+#[test]
+fn what_a_late_call_changed_is_changed_back() {
+    let (gold, silver) = (Some("gold"), Some("silver"));
+    let settled = claim(silver, silver, None);
+    assert_eq!(decided_with(silver, &settled, None), "nothing");
+    assert_eq!(decided_with(gold, &settled, None), "repair silver");
+    let begun = claim(silver, silver, Some(("InProgress", "gold")));
+    assert_eq!(decided_with(silver, &begun, None), "repeat gold");
 }
