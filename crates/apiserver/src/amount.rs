@@ -80,6 +80,15 @@ impl Amount {
         }
     }
 
+    /// The next whole thousandth, to which lists of resources are kept.
+    pub(crate) fn in_thousandths(self) -> Self {
+        const THOUSANDTH: i128 = UNIT / 1000;
+        Self {
+            nano: ceil(self.nano, THOUSANDTH) * THOUSANDTH,
+            ..self
+        }
+    }
+
     /// Both together, in the form of the first that is something.
     pub(crate) fn plus(self, other: Self) -> Self {
         let form = if self.is_zero() {

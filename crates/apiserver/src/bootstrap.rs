@@ -9,7 +9,7 @@ use crate::admission;
 use crate::document::Source;
 use crate::kinds;
 use crate::refusal::Refusal;
-use crate::registry::{Registry, Warnings, WriteOptions};
+use crate::registry::{Part, Registry, Target, Warnings, WriteOptions, text};
 use crate::schema::FieldValidation;
 use crate::store::Health;
 
@@ -60,7 +60,17 @@ async fn create(
         warnings: Warnings::default(),
         manager: "orlop".to_owned(),
     };
-    match registry.create(kind, "", object, &options).await {
+    match registry.create(kind, "", object.clone(), &options).await {
+        Err(refusal) if refusal.reason == "AlreadyExists" && group == RBAC => {
+            let target = Target {
+                kind,
+                namespace: String::new(),
+                name: text(&object, "/metadata/name").to_owned(),
+            };
+            let mend = |current: &Value| Ok(access::mended_role(current, &object));
+            let mended = registry.change(&target, Part::Main, &options, mend);
+            mended.await.map(|_| ())
+        }
         Err(refusal) if refusal.reason != "AlreadyExists" => Err(refusal),
         _ => Ok(()),
     }

@@ -1,7 +1,7 @@
 //! Nobody gives away what they don't have: a role may be written, or bound, only by
 //! somebody who may already do all that it allows, or who may `escalate` or `bind`.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::authenticate::Gate;
 use super::rbac::{Act, Rule, covers_path, covers_resource};
@@ -57,9 +57,19 @@ impl Gate<'_> {
         if self.index.allows(store, user, &act).is_some() {
             return Ok(());
         }
-        let missing = missing(&self.index.rules(store, user, namespace), &rules);
+        let held = self.index.rules(store, user, namespace);
+        let own = match text(object, "/metadata/name") {
+            "" => target.name.as_str(),
+            own => own,
+        };
+        let missing = missing(&held, &rules);
         if missing.is_empty() {
-            return Ok(());
+            // What gathers anything gives anything.
+            if !self.gathers(target, object) || holds_everything(&held) {
+                return Ok(());
+            }
+            let why = "must have cluster-admin privileges to use the aggregationRule";
+            return Err(Refusal::forbidden(target.kind, own, why));
         }
         let why = format!(
             "user {:?} (groups={:?}) is attempting to grant RBAC permissions not currently \
@@ -68,11 +78,18 @@ impl Gate<'_> {
             user.groups,
             missing.join("\n")
         );
-        let own = match text(object, "/metadata/name") {
-            "" => target.name.as_str(),
-            own => own,
-        };
         Err(Refusal::forbidden(target.kind, own, why))
+    }
+
+    /// Whether a role gathers the rules of others, or did so.
+    fn gathers(&self, target: &Target, role: &Value) -> bool {
+        let gathers = |role: &Value| {
+            let selectors = role["aggregationRule"]["clusterRoleSelectors"].as_array();
+            selectors.is_some_and(|all| !all.is_empty())
+        };
+        let before = self.registry.store.get(&target.key());
+        target.kind.kind == "ClusterRole"
+            && (gathers(role) || before.is_some_and(|before| gathers(&before.value())))
     }
 
     /// The rules of the role that a binding is to.
@@ -88,6 +105,15 @@ impl Gate<'_> {
         let found = found.ok_or_else(|| Refusal::not_found(kind, name))?;
         Ok(Rule::all_of(&found.value()))
     }
+}
+
+/// Whether rules allow everything there is.
+fn holds_everything(held: &[Rule]) -> bool {
+    let everything = Rule::all_of(&json!({ "rules": [
+        { "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] },
+        { "verbs": ["*"], "nonResourceURLs": ["*"] },
+    ] }));
+    missing(held, &everything).is_empty()
 }
 
 /// The parts of `wanted` that `held` doesn't cover, as the original's message shows them.
@@ -197,8 +223,6 @@ fn covers(own: &Rule, wanted: &Single<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn rules(rules: &Value) -> Vec<Rule> {

@@ -4,6 +4,7 @@
 //! in the store to a yes or no. It must never let a request through because something
 //! could not be read: what isn't granted is refused.
 
+mod aggregate;
 mod authenticate;
 mod certificate;
 mod defaults;
@@ -14,9 +15,10 @@ mod reviews;
 mod token;
 mod user;
 
+pub(crate) use aggregate::gathered;
 pub(crate) use authenticate::{Caller, Gate};
 pub(crate) use certificate::subject;
-pub(crate) use defaults::objects as default_roles;
+pub(crate) use defaults::{mended as mended_role, objects as default_roles};
 pub(crate) use index::Index;
 pub(crate) use rbac::Act;
 pub use token::{Signer, TokenKeyError};

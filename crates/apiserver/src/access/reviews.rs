@@ -49,6 +49,10 @@ impl Gate<'_> {
                 return Err(Refusal::internal(format!("{other} is no review")));
             }
         };
+        if kind.kind == "SelfSubjectRulesReview" {
+            // Of the question nothing is repeated.
+            review = json!({ "metadata": {}, "spec": {} });
+        }
         review["apiVersion"] = kind.api_version().into();
         review["kind"] = kind.kind.into();
         if !review["metadata"].is_object() {
@@ -118,17 +122,22 @@ impl Gate<'_> {
         let mut rules = self.index.rules(&self.registry.store, user, namespace);
         if user.is_master() {
             let all = || vec!["*".to_owned()];
-            rules.push(Rule {
+            let resources = Rule {
                 verbs: all(),
                 groups: all(),
                 resources: all(),
                 ..Rule::default()
-            });
-            rules.push(Rule {
+            };
+            let paths = Rule {
                 verbs: all(),
                 paths: all(),
                 ..Rule::default()
-            });
+            };
+            for rule in [resources, paths] {
+                if !rules.contains(&rule) {
+                    rules.push(rule);
+                }
+            }
         }
         let mut resources = Vec::new();
         let mut paths = Vec::new();

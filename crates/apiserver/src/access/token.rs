@@ -128,6 +128,28 @@ impl Signer {
         Some(Self { key, id })
     }
 
+    /// How others find the key, as OpenID Connect has it.
+    pub(crate) fn discovery(&self) -> Value {
+        json!({
+            "issuer": ISSUER,
+            "jwks_uri": format!("{ISSUER}/openid/v1/jwks"),
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256"],
+        })
+    }
+
+    /// The public half of the key, for whoever checks tokens without asking.
+    pub(crate) fn keys(&self) -> Value {
+        // A point on the curve: a byte that says so, and its two coordinates.
+        let point = self.key.public_key().as_ref();
+        let (x, y) = point[1..].split_at(32);
+        json!({ "keys": [{
+            "use": "sig", "kty": "EC", "kid": self.id, "crv": "P-256", "alg": "ES256",
+            "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y),
+        }] })
+    }
+
     /// A token that says so.
     pub(crate) fn sign(&self, grant: &Grant<'_>) -> Result<String, TokenKeyError> {
         let mut own = json!({
@@ -276,6 +298,25 @@ mod tests {
         let claims = ours.claims(&token).unwrap();
         assert_eq!(claims["sub"], "system:serviceaccount:default:a");
         assert_eq!(other.claims(&token), None);
+    }
+
+    #[test]
+    fn whoever_has_the_published_key_knows_a_token_of_it() {
+        let signer = Signer::ephemeral().unwrap();
+        let token = signer.sign(&grant(&[])).unwrap();
+        let published = signer.keys();
+        let half = |name: &str| {
+            let text = published["keys"][0][name].as_str().unwrap();
+            URL_SAFE_NO_PAD.decode(text).unwrap()
+        };
+        let point = [vec![4], half("x"), half("y")].concat();
+        let (message, signature) = token.rsplit_once('.').unwrap();
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)
+            .verify(
+                message.as_bytes(),
+                &URL_SAFE_NO_PAD.decode(signature).unwrap(),
+            )
+            .unwrap();
     }
 
     #[test]

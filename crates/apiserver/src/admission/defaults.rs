@@ -54,6 +54,12 @@ pub(crate) fn defaults(kind: &KindInfo, object: &mut Value) {
             let spec = section(object, "spec");
             set(spec, "type", "ClusterIP");
             set(spec, "sessionAffinity", "None");
+            let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
+            for port in ports.into_iter().flatten().filter_map(Value::as_object_mut) {
+                set(port, "protocol", "TCP");
+                let own = port.get("port").cloned().unwrap_or_default();
+                set(port, "targetPort", own);
+            }
         }
         _ => {}
     }

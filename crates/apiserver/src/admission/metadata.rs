@@ -1,4 +1,4 @@
-//! Rules for `metadata`, and for data that is frozen.
+//! Rules for `metadata`.
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,6 @@ use crate::registry::{DNS_SUBDOMAIN, text};
 
 /// Finalizers of the server's own, which need no domain.
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
-
-const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or \
-    '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is \
-    '[-._a-zA-Z0-9]+')";
 
 /// The most bytes of all annotations of an object together.
 const ANNOTATIONS_LIMIT: usize = 256 << 10;
@@ -117,51 +113,6 @@ pub(super) fn validate_change(before: &Value, after: &Value) -> Vec<FieldError> 
         names.join(", ")
     );
     vec![FieldError::forbidden("metadata.finalizers", detail)]
-}
-
-/// A ConfigMap or Secret marked immutable stays as it is.
-/// The keys of data become the names of files.
-pub(super) fn validate_data_keys(object: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    for field in ["data", "binaryData"] {
-        for key in object[field]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(key, _)| key)
-        {
-            let letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-            let fault = if key.is_empty() || !key.chars().all(letter) {
-                CONFIG_KEY
-            } else if key == "." {
-                "must not be '.'"
-            } else if key.starts_with("..") {
-                "must not start with '..'"
-            } else if key.len() > 253 {
-                "must be no more than 253 characters"
-            } else {
-                continue;
-            };
-            errors.push(FieldError::invalid(
-                format!("{field}[{key}]"),
-                &json!(key),
-                fault,
-            ));
-        }
-    }
-    errors
-}
-
-pub(super) fn validate_frozen_data(before: &Value, after: &Value) -> Vec<FieldError> {
-    if before["immutable"] != true {
-        return Vec::new();
-    }
-    let detail = "field is immutable when `immutable` is set";
-    ["immutable", "data", "binaryData", "stringData"]
-        .into_iter()
-        .filter(|field| before[field] != after[field])
-        .map(|field| FieldError::forbidden(field, detail))
-        .collect()
 }
 
 const QUALIFIED_NAME: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', \

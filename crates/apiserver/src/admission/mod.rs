@@ -6,6 +6,8 @@
 mod accounts;
 mod claims;
 mod classes;
+mod cluster;
+mod data;
 mod defaults;
 mod drivers;
 mod limits;
@@ -173,7 +175,7 @@ pub(crate) fn validate_update(
             errors.extend(priorities::validate_change(before, after));
         }
         ("", "ConfigMap" | "Secret", _) => {
-            errors.extend(metadata::validate_frozen_data(before, after));
+            errors.extend(data::validate_change(before, after));
         }
         _ => {}
     }
@@ -193,7 +195,12 @@ fn validate(kind: &KindInfo, object: &Value) -> Vec<FieldError> {
         ("", "PersistentVolume") => volumes::validate(object),
         ("", "Pod") => pods::validate(object),
         ("apps" | "batch", _) => workloads::validate(kind, object),
-        ("", "ConfigMap" | "Secret") => metadata::validate_data_keys(object),
+        ("", "ConfigMap") => data::validate_map(object),
+        ("", "Secret") => data::validate_secret(object),
+        ("", "Node") => cluster::validate_node(object),
+        ("", "Service") => cluster::validate_service(object),
+        ("", "Event") => cluster::validate_event(object),
+        ("coordination.k8s.io", "Lease") => cluster::validate_lease(object),
         ("", "ResourceQuota") => quotas::validate(object),
         ("", "LimitRange") => limits::validate(object),
         ("scheduling.k8s.io", _) => priorities::validate(object),

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use orlop_model::Quantity;
 use serde_json::{Value, json};
 
+use super::claims;
 use crate::refusal::{Fault, FieldError};
 use crate::registry::{DNS_LABEL, section, text};
 
@@ -94,11 +95,12 @@ pub(super) fn validate(pod: &Value) -> Vec<FieldError> {
             let field = format!("spec.volumes[{at}].persistentVolumeClaim.claimName");
             errors.push(FieldError::required(field, ""));
         }
-        if let Some(ephemeral) = volume.get("ephemeral")
-            && ephemeral.get("volumeClaimTemplate").is_none()
-        {
-            let field = format!("spec.volumes[{at}].ephemeral.volumeClaimTemplate");
-            errors.push(FieldError::required(field, ""));
+        if let Some(ephemeral) = volume.get("ephemeral") {
+            let path = format!("spec.volumes[{at}].ephemeral.volumeClaimTemplate");
+            match ephemeral.get("volumeClaimTemplate") {
+                None => errors.push(FieldError::required(path, "")),
+                Some(template) => errors.extend(template_errors(&path, template)),
+            }
         }
         let limit = text(volume, "/emptyDir/sizeLimit").parse::<Quantity>();
         if limit.is_ok_and(|limit| limit.value() < 0) {
@@ -136,6 +138,15 @@ pub(super) fn validate(pod: &Value) -> Vec<FieldError> {
             policy,
             RESTART,
         ));
+    }
+    errors
+}
+
+/// A claim that is yet to be made is judged as one.
+fn template_errors(path: &str, template: &Value) -> Vec<FieldError> {
+    let mut errors = claims::validate(template);
+    for error in &mut errors {
+        error.field = format!("{path}.{}", error.field);
     }
     errors
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::selectors::{items, label_selector_errors};
 use crate::refusal::FieldError;
 use crate::registry::text;
 
@@ -23,6 +24,23 @@ pub(super) fn set_groups(binding: &mut Value) {
 /// A rule says what may be done, to resources or to paths but not to both.
 pub(super) fn validate_rules(role: &Value, namespaced: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    if let Some(rule) = role.get("aggregationRule").filter(|_| !namespaced) {
+        let field = "aggregationRule.clusterRoleSelectors";
+        if items(rule, "clusterRoleSelectors").next().is_none() {
+            let detail = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+            errors.push(FieldError::required(field, detail));
+        }
+        for (at, selector) in items(rule, "clusterRoleSelectors") {
+            let field = format!("{field}[{at}]");
+            let wrong = label_selector_errors(&field, selector);
+            let is_wrong = !wrong.is_empty();
+            errors.extend(wrong);
+            if is_wrong {
+                let detail = "invalid label selector.";
+                errors.push(FieldError::invalid(field, &Value::Null, detail));
+            }
+        }
+    }
     for (at, rule) in role["rules"].as_array().into_iter().flatten().enumerate() {
         let has = |field: &str| rule[field].as_array().is_some_and(|list| !list.is_empty());
         let path = |field: &str| format!("rules[{at}].{field}");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::metadata::key_fault;
 use super::selectors::{items, label_selector_errors};
-use super::{claims, drivers};
+use super::{claims, drivers, volumes};
 use crate::refusal::{Fault, FieldError};
 use crate::registry::{DNS_SUBDOMAIN, metadata, text};
 
@@ -29,15 +29,22 @@ pub(super) fn validate_attachment(attachment: &Value) -> Vec<FieldError> {
         errors.push(FieldError::required("spec.nodeName", ""));
     }
     let source = &attachment["spec"]["source"];
-    let by_name = !text(source, "/persistentVolumeName").is_empty();
-    let inline = source.get("inlineVolumeSpec").is_some();
-    if !by_name && !inline {
-        let detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
-        errors.push(FieldError::required("spec.source", detail));
-    }
-    if by_name && inline {
-        let detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
-        errors.push(FieldError::invalid("spec.source", source, detail));
+    let exactly = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+    match (
+        source.get("persistentVolumeName"),
+        source.get("inlineVolumeSpec"),
+    ) {
+        (None, None) => errors.push(FieldError::required("spec.source", exactly)),
+        (Some(_), Some(_)) => errors.push(FieldError::forbidden("spec.source", exactly)),
+        (Some(name), None) if name == "" => {
+            let detail = "must specify non empty persistentVolumeName";
+            let field = "spec.source.persistentVolumeName";
+            errors.push(FieldError::required(field, detail));
+            let fault = DNS_SUBDOMAIN.fault("").unwrap_or_default();
+            errors.push(FieldError::invalid(field, name, fault));
+        }
+        (Some(_), None) => {}
+        (None, Some(spec)) => errors.extend(volumes::inline_errors(spec)),
     }
     errors
 }

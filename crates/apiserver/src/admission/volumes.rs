@@ -87,6 +87,57 @@ pub(super) fn validate(volume: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// What is wrong with a volume that an attachment holds in itself: one of a driver's, that is
+/// nobody's claim.
+pub(super) fn inline_errors(spec: &Value) -> Vec<FieldError> {
+    let path = "spec.source.inlineVolumeSpec";
+    let field = |name: &str| format!("{path}.{name}");
+    let no = "may not be specified in the context of inline volumes";
+    let mut errors = Vec::new();
+    for name in ["claimRef", "capacity"] {
+        if spec.get(name).is_some() {
+            errors.push(FieldError::forbidden(field(name), no));
+        }
+    }
+    if spec.get("csi").is_none() {
+        let detail = "has to be specified in the context of inline volumes";
+        errors.push(FieldError::required(field("csi"), detail));
+    }
+    let within = |mut error: FieldError| {
+        error.field = field(error.field.trim_start_matches("spec."));
+        error
+    };
+    let modes = claims::access_mode_errors(&spec["accessModes"], "");
+    errors.extend(modes.into_iter().map(within));
+    let policy = text(spec, "/persistentVolumeReclaimPolicy");
+    if !matches!(policy, "" | "Retain") {
+        let detail = "may only be Retain in the context of inline volumes";
+        errors.push(FieldError::forbidden(
+            field("persistentVolumeReclaimPolicy"),
+            detail,
+        ));
+    }
+    let forbid = |errors: &mut Vec<FieldError>, name: &str| {
+        if spec.get(name).is_some_and(|value| value != "") {
+            errors.push(FieldError::forbidden(field(name), no));
+        }
+    };
+    forbid(&mut errors, "nodeAffinity");
+    let csi = spec.get("csi").map(csi_errors).unwrap_or_default();
+    errors.extend(csi.into_iter().map(within));
+    if sources(spec).is_empty() {
+        let detail = "must specify a volume type";
+        errors.push(FieldError::required(path, detail));
+    }
+    forbid(&mut errors, "storageClassName");
+    if !matches!(text(spec, "/volumeMode"), "" | "Filesystem") {
+        let detail =
+            "may not specify volumeMode other than Filesystem in the context of inline volumes";
+        errors.push(FieldError::forbidden(field("volumeMode"), detail));
+    }
+    errors
+}
+
 /// A volume's capacity is its storage, and nothing else.
 fn capacity_errors(capacity: &Value) -> Vec<FieldError> {
     let field = "spec.capacity";

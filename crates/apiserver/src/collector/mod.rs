@@ -1,8 +1,9 @@
 //! The collector: deletes what nothing holds any more.
 //!
-//! It owns six chores of the cluster: objects whose owners are gone, the contents of
+//! It owns seven chores of the cluster: objects whose owners are gone, the contents of
 //! namespaces and the objects of defined kinds that are being deleted, what every namespace
-//! has, what quotas tell of themselves, and old events. It follows the store's own
+//! has, what quotas tell of themselves, roles that gather the rules
+//! of others, and old events. It follows the store's own
 //! events and starts from all objects, so a crash at any point is made up for at the next
 //! start. It must never delete what still has an owner that is present.
 
@@ -12,6 +13,7 @@ mod namespaces;
 mod owners;
 mod quotas;
 mod residents;
+mod roles;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -48,6 +50,8 @@ enum Task {
     Definition(Arc<str>),
     /// The quotas of a namespace.
     Quotas(Arc<str>),
+    /// The roles that gather others.
+    Roles,
 }
 
 /// Runs until the store is closed.
@@ -107,6 +111,9 @@ fn tasks_of_object(key: &Key, object: &Stored) -> Vec<Task> {
     if &*key.resource == "namespaces" {
         tasks.push(Task::Namespace(Arc::clone(&key.name)));
     }
+    if &*key.resource == roles::RESOURCE {
+        tasks.push(Task::Roles);
+    }
     if &*key.resource == quota::RESOURCE {
         tasks.push(Task::Quotas(Arc::clone(&key.namespace)));
     }
@@ -124,6 +131,9 @@ fn tasks_of_object(key: &Key, object: &Stored) -> Vec<Task> {
 
 fn tasks_of_event(kinds: &Kinds, state: &State, event: &Event) -> Vec<Task> {
     let mut tasks = ownership_tasks(kinds, state, event);
+    if &*event.key.resource == roles::RESOURCE {
+        tasks.push(Task::Roles);
+    }
     let namespace = &event.key.namespace;
     if !namespace.is_empty() && quota::are_in(state, namespace) {
         tasks.push(Task::Quotas(Arc::clone(namespace)));
@@ -224,6 +234,7 @@ async fn carry_out(registry: &Registry, task: &Task) -> Result<(), Refusal> {
         Task::Owner(key) => owner(registry, key).await,
         Task::Definition(name) => definitions::tend(registry, name).await,
         Task::Quotas(namespace) => quotas::tend(registry, namespace).await,
+        Task::Roles => roles::tend(registry).await,
     };
     match outcome {
         // Somebody else was faster; what they did brings its own event.

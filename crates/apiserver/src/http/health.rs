@@ -11,6 +11,8 @@ use crate::store::Health;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Question {
     path: &'static str,
+    /// The one check that it asks for; none for all.
+    one: Option<String>,
     verbose: bool,
     /// Checks that it doesn't want.
     exclude: Vec<String>,
@@ -24,11 +26,13 @@ impl Question {
         }
         let asked = parts.uri.path().trim_end_matches('/');
         let mut paths = ["/healthz", "/livez", "/readyz"].into_iter();
-        let path = paths.find(|path| *path == asked)?;
+        let path = paths.find(|path| asked.strip_prefix(path).is_some_and(is_end))?;
+        let one = asked[path.len()..].strip_prefix('/').map(str::to_owned);
         let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
         let pairs = pairs.map(|pairs| pairs.0).unwrap_or_default();
         let mut question = Self {
             path: &path[1..],
+            one,
             verbose: false,
             exclude: Vec::new(),
         };
@@ -50,6 +54,16 @@ impl Question {
             (_, unwell) => Some(unwell),
         };
         let checks = [("ping", None), ("storage", ill)];
+        if let Some(one) = &self.one {
+            return match checks.iter().find(|(name, _)| name == one) {
+                None => reply::text(StatusCode::NOT_FOUND, "404 page not found\n"),
+                Some((_, None)) => reply::text(StatusCode::OK, "ok"),
+                Some((_, Some(why))) => {
+                    let text = format!("internal server error: {why}\n");
+                    reply::text(StatusCode::INTERNAL_SERVER_ERROR, text)
+                }
+            };
+        }
         let mut text = String::new();
         let mut well = true;
         for (name, ill) in checks {
@@ -74,6 +88,11 @@ impl Question {
             }
         }
     }
+}
+
+/// Whether a path goes no further, or by whole segments.
+fn is_end(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with('/')
 }
 
 #[cfg(test)]
@@ -107,6 +126,10 @@ mod tests {
             ("/livez", &full, 200),
             ("/livez", &broken, 500),
             ("/readyz?exclude=storage", &full, 200),
+            ("/readyz/ping", &full, 200),
+            ("/readyz/storage", &full, 500),
+            ("/livez/storage", &full, 200),
+            ("/livez/nothing", &full, 404),
         ] {
             assert_eq!(ask(path, health).await.0, code, "{path}");
         }

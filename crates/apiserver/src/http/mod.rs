@@ -178,10 +178,19 @@ impl Api {
         B::Error: Into<BoxError>,
     {
         let query = Query::parse(&parts.uri)?;
-        let query = match parts.method {
+        let mut query = match parts.method {
             Method::GET | Method::HEAD => query,
             _ => query.for_write(&parts.method)?,
         };
+        if let Some(watched) = &route.watched {
+            if parts.method != Method::GET {
+                return Err(Refusal::method_not_allowed());
+            }
+            query.watch = true;
+            if !watched.is_empty() {
+                query.field_selector = format!("metadata.name={watched}");
+            }
+        }
         if is_long(parts, route, &query) {
             return self.read(parts, route, &query).await;
         }
@@ -290,6 +299,14 @@ impl Api {
             path
         };
         match path {
+            "/.well-known/openid-configuration" => {
+                Ok(reply::value(StatusCode::OK, &self.signer.discovery()))
+            }
+            "/openid/v1/jwks" => {
+                let form = HeaderValue::from_static("application/jwk-set+json");
+                let keys = self.signer.keys().to_string();
+                Ok(reply::with_type(StatusCode::OK, form, keys))
+            }
             "/metrics" => {
                 let text = self.metrics.text(&self.registry.store);
                 Ok(reply::text(StatusCode::OK, text))
@@ -306,14 +323,22 @@ impl Api {
             "/openapi/v3" => Ok(large_json(parts, &openapi::v3_index(&kinds))),
             "/" => {
                 let paths = [
+                    "/.well-known/openid-configuration",
                     "/api",
                     "/apis",
                     "/healthz",
+                    "/healthz/ping",
+                    "/healthz/storage",
                     "/livez",
+                    "/livez/ping",
+                    "/livez/storage",
                     "/metrics",
                     "/openapi/v2",
                     "/openapi/v3",
+                    "/openid/v1/jwks",
                     "/readyz",
+                    "/readyz/ping",
+                    "/readyz/storage",
                     "/version",
                 ];
                 Ok(reply::value(StatusCode::OK, &json!({ "paths": paths })))

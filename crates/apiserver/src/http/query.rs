@@ -5,12 +5,15 @@ use std::time::Duration;
 use http::{Method, Uri};
 
 use crate::kinds::KindInfo;
-use crate::refusal::{FieldError, Refusal};
+use crate::refusal::{Fault, FieldError, Refusal};
 use crate::registry::Served as _;
 use crate::schema::FieldValidation;
 use crate::selector::{Fields, Labels};
 use crate::store::Stored;
 use crate::table::Include;
+
+/// The longest name of who writes, in bytes.
+const LONGEST_MANAGER: usize = 128;
 
 /// All parameters that any request understands. Unknown ones are ignored, as the original does.
 #[derive(Debug, Clone, Default)]
@@ -122,6 +125,20 @@ impl Query {
         if self.dry_run_texts.iter().any(|text| text != "All") {
             let asked = self.dry_run_texts.clone().into();
             errors.push(FieldError::not_supported("dryRun", &asked, &["All"]));
+        }
+        let manager = self.field_manager.as_str();
+        if manager.len() > LONGEST_MANAGER {
+            let fault = Fault::TooLong(LONGEST_MANAGER);
+            errors.push(FieldError::new("fieldManager", fault));
+        }
+        let hidden = manager
+            .chars()
+            .enumerate()
+            .find(|(_, letter)| letter.is_control());
+        if let Some((at, letter)) = hidden {
+            let code = u32::from(letter);
+            let detail = format!("invalid character U+{code:04X} (at position {at})");
+            errors.push(FieldError::invalid("fieldManager", &manager.into(), detail));
         }
         match FieldValidation::parse(&self.field_validation_text) {
             Some(validation) => self.field_validation = validation,

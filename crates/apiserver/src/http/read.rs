@@ -136,6 +136,10 @@ impl Api {
             (asked.filter(|_| exact), None)
         } else {
             let (revision, after) = parse_continue(&query.continue_token)?;
+            if asked.is_some() {
+                let why = "specifying resource version is not allowed when using continue";
+                return Err(Refusal::bad_request(why));
+            }
             (Some(revision), Some(after))
         };
         let limit = query.limit.unwrap_or(usize::MAX);

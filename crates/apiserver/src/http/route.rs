@@ -11,13 +11,18 @@ pub(super) struct Route {
     /// The object; none for the collection.
     pub(super) name: Option<String>,
     pub(super) subresource: Option<String>,
+    /// For the old paths that are watches by themselves: the object, empty for all.
+    pub(super) watched: Option<String>,
 }
 
 impl Route {
     /// Reads a path; none if it names no resource that is served.
     pub(super) fn parse(kinds: &Kinds, path: &str) -> Option<Self> {
+        // A slash at the end says nothing.
+        let path = path.strip_prefix('/')?;
         let segments: Vec<String> = path
-            .strip_prefix('/')?
+            .strip_suffix('/')
+            .unwrap_or(path)
             .split('/')
             .map(decode)
             .collect::<Option<_>>()?;
@@ -30,6 +35,10 @@ impl Route {
         if rest.iter().any(|segment| segment.is_empty()) {
             return None;
         }
+        let (watches, rest) = match rest {
+            ["watch", rest @ ..] => (true, rest),
+            rest => (false, rest),
+        };
         let find = |plural: &str| kinds.find(group, version, plural);
         let (kind, namespace, rest) = match rest {
             // `namespaces/x/status` is about a namespace, `namespaces/x/pods` is not.
@@ -54,9 +63,17 @@ impl Route {
             [name, sub] if serves(kind, sub) => (Some(*name), Some(*sub)),
             _ => return None,
         };
+        if watches && (subresource.is_some() || !kind.is_stored()) {
+            return None;
+        }
+        let (name, watched) = match watches {
+            true => (None, Some(name.unwrap_or_default().to_owned())),
+            false => (name, None),
+        };
         Some(Self {
             kind,
             namespace: namespace.to_owned(),
+            watched,
             name: name.map(str::to_owned),
             subresource: subresource.map(str::to_owned),
         })
@@ -145,6 +162,24 @@ mod tests {
     }
 
     #[test]
+    fn old_paths_of_watches_name_what_is_watched() {
+        let watched = |path: &str| {
+            let route = Route::parse(&Kinds::default(), path).unwrap();
+            assert_eq!(route.name, None, "{path}");
+            (route.namespace, route.watched)
+        };
+        let named = |namespace: &str, name: &str| (namespace.to_owned(), Some(name.to_owned()));
+        assert_eq!(watched("/api/v1/watch/nodes"), named("", ""));
+        assert_eq!(watched("/api/v1/watch/nodes/n/"), named("", "n"));
+        assert_eq!(
+            watched("/api/v1/watch/namespaces/a/pods/p"),
+            named("a", "p")
+        );
+        let path = "/apis/storage.k8s.io/v1/watch/storageclasses";
+        assert_eq!(watched(path), named("", ""));
+    }
+
+    #[test]
     fn other_paths_name_nothing() {
         for path in [
             "/api/v1",
@@ -153,6 +188,9 @@ mod tests {
             "/api/v1/nothing",
             "/api/v2/pods",
             "/api/v1/pods/p",
+            "/api/v1/watch",
+            "/api/v1/watch/nodes/n/status",
+            "/api/v1//nodes",
             "/api/v1/namespaces/a/nodes",
             "/api/v1/namespaces/a/pods/p/exec/x",
             "/api/v1/nodes/n/log",

@@ -13,6 +13,7 @@ use super::{Api, reply};
 use crate::admission;
 use crate::document::Document;
 use crate::kinds::KindInfo;
+use crate::patch::{self, UpdateOptions};
 use crate::refusal::{FieldError, Refusal};
 use crate::registry::{
     DeleteOptions, Deletion, PatchFormat, Served as _, WriteOptions, Written, text,
@@ -53,12 +54,16 @@ impl Api {
                 Err(Refusal::method_not_allowed())
             }
             (None, _) if !route.kind.is_stored() => {
-                let answer = self.gate().review(
-                    route.kind,
-                    &route.namespace,
-                    writing.user,
-                    writing.object()?.value,
-                )?;
+                let mut review = writing.object()?.value;
+                let now = self.registry.clock.stamp();
+                let asked = UpdateOptions {
+                    manager: &options.manager,
+                    subresource: None,
+                    now: &now,
+                };
+                patch::track_update(route.kind, None, &mut review, asked);
+                let (kind, place) = (route.kind, route.namespace.as_str());
+                let answer = self.gate().review(kind, place, writing.user, review)?;
                 let encoding = writing.answer.encoding;
                 Ok(reply::object(StatusCode::CREATED, encoding, &answer))
             }

@@ -114,7 +114,13 @@ fn prune(shape: &Shape, value: &mut Value) {
             }
         }
         (Shape::Map { values, .. }, Value::Object(map)) => {
-            map.values_mut().for_each(|value| prune(values, value));
+            let are_amounts = matches!(**values, Shape::Scalar(Scalar::Quantity));
+            for value in map.values_mut() {
+                match Amount::of(value).filter(|_| are_amounts) {
+                    Some(amount) => *value = amount.in_thousandths().to_string().into(),
+                    None => prune(values, value),
+                }
+            }
         }
         (Shape::List { items, .. }, Value::Array(list)) => {
             list.iter_mut().for_each(|value| prune(items, value));

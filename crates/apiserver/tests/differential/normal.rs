@@ -22,8 +22,12 @@ fn walk(value: &mut Value, field: &str) {
             }
         }
         Value::Array(items) => {
-            for item in items {
+            for item in items.iter_mut() {
                 walk(item, field);
+            }
+            // Which of its bindings gives a rule to somebody first is an accident.
+            if matches!(field, "resourceRules" | "nonResourceRules") {
+                items.sort_by_key(Value::to_string);
             }
         }
         Value::String(text) => {

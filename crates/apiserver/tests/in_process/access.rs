@@ -352,3 +352,48 @@ async fn roles_are_checked_before_they_are_kept() {
         "{message}"
     );
 }
+
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+
+/// Waits until a role has as many rules; its changes are watched.
+async fn gathers(world: &World, role: &str, count: usize) {
+    let rules = |role: &Value| role["rules"].as_array().map_or(0, Vec::len);
+    let wait = async {
+        loop {
+            let (_, found) = world.ask(None, get(&format!("{ROLES}/{role}"))).await;
+            if rules(&found) == count {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let patience = std::time::Duration::from_secs(30);
+    tokio::time::timeout(patience, wait).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_role_gathers_what_has_its_label_for_as_long_as_it_has() {
+    let world = World::new().await;
+    let gathering = |name: &str, of: &str, to: &str| {
+        json!({
+            "metadata": { "name": name, "labels": { "to": to } },
+            "aggregationRule": { "clusterRoleSelectors": [{ "matchLabels": { "to": of } }] },
+        })
+    };
+    let rule = json!([{ "verbs": ["get"], "apiGroups": [""], "resources": ["pods"] }]);
+    let plain = json!({ "metadata": { "name": "p", "labels": { "to": "a" } }, "rules": rule });
+    world.made(ROLES, gathering("b", "b", "none")).await;
+    world.made(ROLES, gathering("a", "a", "b")).await;
+    world.made(ROLES, plain).await;
+    gathers(&world, "b", 1).await;
+    // Nobody's own rules stay in a role that gathers.
+    let own = json!({ "rules": [{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }] });
+    let merge = [("content-type", "application/merge-patch+json")];
+    let path = format!("{ROLES}/b");
+    let (code, _) = world.ask_with(None, ("PATCH", &path, own), &merge).await;
+    assert_eq!(code, 200);
+    world
+        .ask(None, ("DELETE", &format!("{ROLES}/p"), Value::Null))
+        .await;
+    gathers(&world, "b", 0).await;
+}

@@ -11,6 +11,7 @@ use orlop_apiserver::{ApiServer, Config, Limits, Storage, User};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
+const EVENTS: &str = "/api/v1/namespaces/default/events";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MIB: usize = 1 << 20;
 
@@ -180,37 +181,34 @@ async fn a_request_ends_at_its_deadline_or_at_the_servers() {
 #[tokio::test]
 async fn what_is_too_long_is_refused() {
     let server = server(Limits::default()).await;
-    let map = |bytes: usize| {
-        let data = json!({ "k": "x".repeat(bytes) });
-        json!({ "metadata": { "name": "m" }, "data": data }).to_string()
+    let event = |bytes: usize| {
+        let about = json!({ "namespace": "default", "name": "x" });
+        let name = json!({ "name": "e" });
+        let text = "x".repeat(bytes);
+        json!({ "metadata": name, "involvedObject": about, "message": text }).to_string()
     };
     for bytes in [3 * MIB, 2 * MIB] {
         let (code, reason, _) =
-            refusal(&server, "POST", MAPS, "application/json", map(bytes)).await;
+            refusal(&server, "POST", EVENTS, "application/json", event(bytes)).await;
         assert_eq!(
             (code, reason.as_str()),
             (413, "RequestEntityTooLarge"),
             "{bytes}"
         );
     }
-    let made = ask(
-        &server,
-        request("POST", MAPS, "application/json", map(MIB).into()),
-    )
-    .await;
-    assert_eq!(made.status(), 201);
-    let path = format!("{MAPS}/m");
-    let grown = json!({ "data": { "l": "x".repeat(MIB) } }).to_string();
-    let (code, ..) = refusal(
-        &server,
-        "PATCH",
-        &path,
-        "application/merge-patch+json",
-        grown,
-    )
-    .await;
+    let made = request("POST", EVENTS, "application/json", event(MIB).into());
+    assert_eq!(ask(&server, made).await.status(), 201);
+    let path = format!("{EVENTS}/e");
+    let grown = json!({ "reason": "x".repeat(MIB) }).to_string();
+    let form = "application/merge-patch+json";
+    let (code, ..) = refusal(&server, "PATCH", &path, form, grown).await;
     assert_eq!(code, 413);
-    let test = json!({ "op": "test", "path": "/kind", "value": "ConfigMap" });
+    // Of maps and secrets the original keeps less than it could.
+    let map = json!({ "metadata": { "name": "m" }, "data": { "k": "x".repeat(MIB + 1) } });
+    let map = map.to_string();
+    let (code, reason, _) = refusal(&server, "POST", MAPS, "application/json", map).await;
+    assert_eq!((code, reason.as_str()), (422, "Invalid"));
+    let test = json!({ "op": "test", "path": "/kind", "value": "Event" });
     let many = Value::from(vec![test; 10_001]).to_string();
     let (code, _, message) =
         refusal(&server, "PATCH", &path, "application/json-patch+json", many).await;

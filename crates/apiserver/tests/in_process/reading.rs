@@ -32,6 +32,15 @@ async fn a_list_comes_in_pages_of_one_moment() {
         first.metadata.resource_version
     );
     assert_eq!(rest.metadata.continue_, None);
+    // The token says which moment; another one contradicts it.
+    let path =
+        format!("/api/v1/namespaces/default/configmaps?limit=1&continue={token}&resourceVersion=1");
+    let request = http::Request::get(path).body(Vec::new()).unwrap();
+    let refused = cluster.client.request::<serde_json::Value>(request).await;
+    assert_eq!(
+        refusal(refused.unwrap_err()).2,
+        "specifying resource version is not allowed when using continue"
+    );
 }
 
 #[tokio::test]
