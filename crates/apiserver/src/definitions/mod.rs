@@ -148,7 +148,7 @@ fn kind_of(spec: &Value, version: &Value) -> &'static KindInfo {
 fn make(spec: &Value, version: &Value, storage: &str) -> KindInfo {
     let names = &spec["names"];
     let openapi = &version["schema"]["openAPIV3Schema"];
-    let schema = Structural::parse(openapi);
+    let schema = Structural::parse_root(openapi);
     let custom = Custom {
         shape: shape::of_root(&schema),
         schema,

@@ -6,7 +6,7 @@ mod structure;
 
 use serde_json::{Value, json};
 
-use super::rules::Rule;
+use super::rules::{Rule, Type};
 use super::selectable::{self, Brackets};
 use super::structural::Structural;
 use crate::refusal::{Fault, FieldError};
@@ -329,17 +329,26 @@ fn rule_words(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
 
 /// What is wrong with rules themselves.
 fn rules(schema: &Value, path: &str, place: &Place, errors: &mut Vec<FieldError>) {
+    let of = all_rules(schema).next().and_then(|_| {
+        let parsed = match place.root {
+            true => Structural::parse_root(schema),
+            false => Structural::parse(schema),
+        };
+        Type::of(&parsed, parsed.embedded)
+    });
     for (at, rule) in all_rules(schema) {
         let field = |name: &str| format!("{path}.x-kubernetes-validations[{at}].{name}");
-        match Rule::parse(rule) {
-            Err(why) => {
-                let detail = format!("compilation failed: ERROR: {why}");
-                errors.push(FieldError {
-                    field: field("rule"),
-                    fault: Fault::Told(as_told(rule)),
-                    detail,
-                });
-            }
+        let Some(of) = &of else {
+            let detail = "rules can't speak of a value whose type isn't known";
+            errors.push(FieldError::forbidden(field("rule"), detail));
+            continue;
+        };
+        match Rule::parse(rule, of) {
+            Err(refused) => errors.push(FieldError {
+                field: field(refused.field),
+                fault: Fault::Told(as_told(rule)),
+                detail: refused.detail,
+            }),
             Ok(compiled) => {
                 if let (Some(list), true) = (&place.forgetful, compiled.about_change) {
                     let detail = format!(
@@ -376,5 +385,8 @@ fn as_told(rule: &Value) -> String {
         ("OptionalOldSelf", value("optionalOldSelf", Value::Null)),
     ];
     let fields = fields.map(|(name, value)| format!("{name:?}:{value}"));
-    format!("{{{}}}", fields.join(","))
+    let text = format!("{{{}}}", fields.join(","));
+    // Go writes these so, lest somebody takes them for markup.
+    let text = text.replace('&', "\\u0026").replace('<', "\\u003c");
+    text.replace('>', "\\u003e")
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use regex::Regex;
 use serde_json::Value;
 
-use super::rules::Rule;
+use super::rules::{self, Rule};
+use super::selectable::{self, Brackets};
 
 /// What one place of an object may hold.
 #[derive(Debug, Default)]
@@ -23,6 +24,8 @@ pub(crate) struct Structural {
     pub(crate) list: List,
     pub(crate) atomic_map: bool,
     pub(crate) rules: Vec<Rule>,
+    /// Whether there are rules here or further inside.
+    pub(crate) any_rules: bool,
     pub(crate) limits: Limits,
     pub(crate) all_of: Vec<Structural>,
     pub(crate) any_of: Vec<Structural>,
@@ -94,6 +97,15 @@ impl Structural {
     /// Reads a schema. What makes no sense is passed over: it was refused when the
     /// definition was written.
     pub(crate) fn parse(schema: &Value) -> Self {
+        Self::parse_as(schema, schema["x-kubernetes-embedded-resource"] == true)
+    }
+
+    /// Reads the schema of whole objects, which have metadata as embedded ones do.
+    pub(crate) fn parse_root(schema: &Value) -> Self {
+        Self::parse_as(schema, true)
+    }
+
+    fn parse_as(schema: &Value, embedded: bool) -> Self {
         let flag = |name: &str| schema[name] == true;
         let texts = |name: &str| -> Vec<String> {
             let list = schema[name].as_array().into_iter().flatten();
@@ -109,7 +121,7 @@ impl Structural {
         };
         let properties = schema["properties"].as_object().into_iter().flatten();
         let rules = schema["x-kubernetes-validations"].as_array();
-        Self {
+        let mut read = Self {
             kind: schema["type"].as_str().and_then(Type::parse),
             properties: properties
                 .map(|(name, inner)| (name.clone(), Self::parse(inner)))
@@ -133,7 +145,7 @@ impl Structural {
                 .cloned(),
             nullable: flag("nullable"),
             preserve: flag("x-kubernetes-preserve-unknown-fields"),
-            embedded: flag("x-kubernetes-embedded-resource"),
+            embedded,
             int_or_string: flag("x-kubernetes-int-or-string"),
             list: match schema["x-kubernetes-list-type"].as_str() {
                 Some("set") => List::Set,
@@ -141,25 +153,32 @@ impl Structural {
                 _ => List::Atomic,
             },
             atomic_map: schema["x-kubernetes-map-type"] == "atomic",
-            rules: rules
-                .into_iter()
-                .flatten()
-                .filter_map(|rule| Rule::parse(rule).ok())
-                .collect(),
+            rules: Vec::new(),
+            any_rules: false,
             limits: Limits::parse(schema),
             all_of: all("allOf"),
             any_of: all("anyOf"),
             one_of: all("oneOf"),
             not: one("not"),
+        };
+        let of = rules::Type::of(&read, read.embedded).filter(|_| rules.is_some());
+        if let Some(of) = of {
+            let rules = rules.into_iter().flatten();
+            let rules = rules.filter_map(|rule| {
+                let path = rule["fieldPath"].as_str().unwrap_or("");
+                let place = selectable::walk(path, schema, Brackets::Taken);
+                let mut rule = Rule::parse(rule, &of).ok()?;
+                rule.field_path = place.map_or(String::new(), |(place, _)| place);
+                Some(rule)
+            });
+            read.rules = rules.collect();
         }
-    }
-
-    /// Reads the schema of whole objects, which have metadata as embedded ones do.
-    pub(crate) fn parse_root(schema: &Value) -> Self {
-        Self {
-            embedded: true,
-            ..Self::parse(schema)
-        }
+        let inner = |one: &Option<Box<Self>>| one.as_ref().is_some_and(|one| one.any_rules);
+        read.any_rules = !read.rules.is_empty()
+            || inner(&read.additional)
+            || inner(&read.items)
+            || read.properties.values().any(|one| one.any_rules);
+        read
     }
 
     /// The schema of a property; none if there is no place for it.

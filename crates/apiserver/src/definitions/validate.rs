@@ -3,22 +3,55 @@
 use serde_json::Value;
 
 use super::formats;
-use super::rules::{self, Rule};
+use super::rules::{self, Subject};
 use super::structural::{List, Structural, Type, join};
 use crate::refusal::{Fault, FieldError};
 
 /// What is wrong with a value, and with how it changed.
 pub(super) fn validate(schema: &Structural, old: Option<&Value>, value: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(schema, "", value, &mut errors);
-    // Rules are about objects that are right otherwise.
-    if errors.is_empty() {
-        apply_rules(schema, "", old, value, &mut errors);
+    walk(schema, "", old, value, &mut errors);
+    // Rules are about objects whose parts are what they should be.
+    if schema.any_rules && errors.iter().any(is_blocking) {
+        let detail = "some validation rules were not checked because the object was invalid; \
+                      correct the existing errors to complete validation";
+        errors.push(FieldError::invalid("<nil>", &Value::Null, detail));
+    } else {
+        let mut budget = rules::BUDGET;
+        let place = Place {
+            schema,
+            old,
+            value,
+            same: false,
+        };
+        // What ran out of budget said so.
+        let _ = apply_rules(&place, "", &mut budget, &mut errors);
     }
     errors
 }
 
-fn walk(schema: &Structural, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
+fn is_blocking(error: &FieldError) -> bool {
+    matches!(
+        error.fault,
+        Fault::NotSupported(..)
+            | Fault::Required
+            | Fault::TooLong(_)
+            | Fault::TooMany(..)
+            | Fault::TypeInvalid(_)
+    )
+}
+
+fn walk(
+    schema: &Structural,
+    path: &str,
+    old: Option<&Value>,
+    value: &Value,
+    errors: &mut Vec<FieldError>,
+) {
+    // A definition that became stricter must not keep the rest of an object from changing.
+    if old == Some(value) {
+        return;
+    }
     if value.is_null() && (schema.nullable || schema.kind.is_none() && !schema.int_or_string) {
         return;
     }
@@ -53,14 +86,17 @@ fn walk(schema: &Structural, path: &str, value: &Value, errors: &mut Vec<FieldEr
             }
             for (name, value) in map {
                 if let Some(inner) = schema.property(name) {
-                    walk(inner, &join(path, name), value, errors);
+                    let old = old.and_then(|old| old.get(name));
+                    walk(inner, &join(path, name), old, value, errors);
                 }
             }
         }
         Value::Array(list) => {
             if let Some(inner) = &schema.items {
+                let before = old.and_then(Value::as_array);
                 for (at, value) in list.iter().enumerate() {
-                    walk(inner, &format!("{path}[{at}]"), value, errors);
+                    let old = past(schema, before, value);
+                    walk(inner, &format!("{path}[{at}]"), old, value, errors);
                 }
             }
             duplicates(schema, path, list, errors);
@@ -235,7 +271,7 @@ fn key_of(schema: &Structural, keys: &[String], item: &Value) -> Value {
 fn junctions(schema: &Structural, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
     let failures = |inner: &Structural| {
         let mut failed = Vec::new();
-        walk(inner, path, value, &mut failed);
+        walk(inner, path, None, value, &mut failed);
         failed
     };
     let invalid =
@@ -279,70 +315,89 @@ fn junctions(schema: &Structural, path: &str, value: &Value, errors: &mut Vec<Fi
     }
 }
 
+/// Applies rules to a value and to all within. What stays as it was is asked only whether it
+/// may change so. The error is that there is no budget left.
 fn apply_rules(
-    schema: &Structural,
+    place: &Place<'_>,
     path: &str,
-    old: Option<&Value>,
-    value: &Value,
+    budget: &mut u64,
     errors: &mut Vec<FieldError>,
-) {
-    if value.is_null() {
-        return;
+) -> Result<(), ()> {
+    let Place {
+        schema,
+        old,
+        value,
+        same,
+    } = *place;
+    if value.is_null() || !schema.any_rules {
+        return Ok(());
     }
-    for rule in &schema.rules {
-        if let Some(why) = broken(rule, old, value) {
-            let field = if rule.field_path.is_empty() {
-                path.to_owned()
-            } else {
-                format!("{path}{}", rule.field_path)
-            };
-            let fault = match value {
-                Value::Object(_) | Value::Array(_) => Fault::Unsaid,
-                scalar => Fault::Invalid(scalar.clone()),
-            };
-            errors.push(FieldError {
-                field,
-                fault,
-                detail: why,
-            });
-        }
-    }
+    let same = same || old == Some(value);
+    let subject = Subject {
+        schema,
+        value,
+        old,
+        same,
+    };
+    rules::apply(subject, path, budget, errors)?;
+    let inner = |schema, old, value| Place {
+        schema,
+        old,
+        value,
+        same,
+    };
     match value {
         Value::Object(map) => {
             for (name, value) in map {
-                if let Some(inner) = schema.property(name) {
+                if let Some(schema) = schema.property(name) {
                     let old = old.and_then(|old| old.get(name));
-                    apply_rules(inner, &join(path, name), old, value, errors);
+                    let path = match schema_is_named(place.schema, name) {
+                        true => join(path, name),
+                        false => format!("{path}[{name}]"),
+                    };
+                    apply_rules(&inner(schema, old, value), &path, budget, errors)?;
                 }
             }
         }
         Value::Array(list) => {
-            let Some(inner) = &schema.items else { return };
+            let Some(items) = &schema.items else {
+                return Ok(());
+            };
             let before = old.and_then(Value::as_array);
             for (at, value) in list.iter().enumerate() {
-                // Only items with keys have a past that they can be told by.
-                let old = match (&schema.list, before) {
-                    (List::Keyed(keys), Some(before)) => {
-                        let key = key_of(schema, keys, value);
-                        before.iter().find(|old| key_of(schema, keys, old) == key)
-                    }
-                    _ => None,
-                };
-                apply_rules(inner, &format!("{path}[{at}]"), old, value, errors);
+                let old = past(schema, before, value);
+                let path = format!("{path}[{at}]");
+                apply_rules(&inner(items, old, value), &path, budget, errors)?;
             }
         }
         _ => {}
     }
+    Ok(())
 }
 
-/// Why a rule doesn't hold.
-fn broken(rule: &Rule, old: Option<&Value>, value: &Value) -> Option<String> {
-    if rule.about_change && old.is_none() {
+/// A value within an object, and what it was.
+struct Place<'v> {
+    schema: &'v Structural,
+    old: Option<&'v Value>,
+    value: &'v Value,
+    /// Whether something around it stayed as it was.
+    same: bool,
+}
+
+fn schema_is_named(schema: &Structural, name: &str) -> bool {
+    schema.properties.contains_key(name)
+}
+
+/// What an item of a list was before; only items with keys can be told by.
+fn past<'v>(
+    schema: &Structural,
+    before: Option<&'v Vec<Value>>,
+    value: &Value,
+) -> Option<&'v Value> {
+    let List::Keyed(keys) = &schema.list else {
         return None;
-    }
-    match rules::evaluate(&rule.expression, value, old) {
-        Ok(Value::Bool(true)) => None,
-        Ok(_) => Some(rule.explain(value, old)),
-        Err(error) => Some(format!("rule evaluation error: {error}: {}", rule.text)),
-    }
+    };
+    let key = key_of(schema, keys, value);
+    let mut before = before?.iter();
+    before.find(|old| key_of(schema, keys, old) == key)
 }

@@ -124,6 +124,8 @@ impl FieldError {
                     supported.join(", ")
                 )
             }
+            // Too long to repeat.
+            Fault::Duplicate(Value::Null) => "Duplicate value".to_owned(),
             Fault::Duplicate(value) => format!("Duplicate value: {value}"),
             Fault::NotFound(value) => format!("Not found: {value}"),
             Fault::TooLong(most) => format!("Too long: may not be more than {most} bytes"),

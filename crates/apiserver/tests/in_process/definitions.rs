@@ -145,9 +145,9 @@ async fn a_definition_that_makes_no_sense_is_refused_with_the_reason() {
         (
             with(|d| {
                 d["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] =
-                    json!([{ "rule": "isURL(self.x)" }]);
+                    json!([{ "rule": "isOdd(self.kind)" }]);
             }),
-            "undeclared reference to 'isURL'",
+            "undeclared reference to 'isOdd'",
         ),
         (
             with(|d| {

@@ -1,300 +1,374 @@
-//! From an expression and values to a value.
+//! From an expression and values to a value, at a price.
 
-use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use serde_json::Value;
+use super::library;
+use super::syntax::{Fold, How, Node, Presence, What, Wrap};
+use super::value::{Key, Value};
 
-use super::parse::{Expression, Function, Macro, Operator};
+/// What one evaluation may cost, as in the original.
+pub(super) const MOST: u64 = 1_000_000;
 
-/// How many steps a rule may take: the size of an object is its author's to choose.
-const MOST_STEPS: usize = 1_000_000;
-
-struct Scope<'v> {
-    names: Vec<(&'v str, Value)>,
-    steps: usize,
+/// Why there is no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// It makes no sense for these values.
+    Error(String),
+    /// It costs too much.
+    Cost,
 }
 
-/// The value of a rule about `value`.
-pub(in crate::definitions) fn evaluate(
-    expression: &Expression,
-    value: &Value,
-    old: Option<&Value>,
-) -> Result<Value, String> {
-    let mut names = vec![("self", value.clone())];
-    if let Some(old) = old {
-        names.push(("oldSelf", old.clone()));
+impl From<String> for Stop {
+    fn from(error: String) -> Self {
+        Self::Error(error)
     }
-    Scope { names, steps: 0 }.value(expression)
 }
 
-impl<'v> Scope<'v> {
-    fn value(&mut self, expression: &'v Expression) -> Result<Value, String> {
-        self.steps += 1;
-        if self.steps > MOST_STEPS {
-            return Err("the rule takes too many steps".to_owned());
+/// A value, or why there is none, and what it cost.
+pub(super) fn evaluate(node: &Node, names: &[(&str, Value)]) -> (Result<Value, Stop>, u64) {
+    let mut scope = Scope {
+        names: names.to_vec(),
+        cost: 0,
+    };
+    let result = scope.value(node);
+    (result, scope.cost)
+}
+
+struct Scope<'n> {
+    names: Vec<(&'n str, Value)>,
+    cost: u64,
+}
+
+fn no_such_key(key: &str) -> Stop {
+    Stop::Error(format!("no such key: {key}"))
+}
+
+fn no_overload() -> Stop {
+    Stop::Error("no such overload".to_owned())
+}
+
+impl<'n> Scope<'n> {
+    fn pay(&mut self, price: u64) -> Result<(), Stop> {
+        self.cost = self.cost.saturating_add(price);
+        if self.cost > MOST {
+            Err(Stop::Cost)
+        } else {
+            Ok(())
         }
-        match expression {
-            Expression::Literal(value) => Ok(value.clone()),
-            Expression::Name(name) => {
+    }
+
+    fn value(&mut self, node: &'n Node) -> Result<Value, Stop> {
+        match &node.what {
+            What::Literal(value) => Ok(value.clone()),
+            What::Name(name) => {
+                self.pay(1)?;
                 let known = self.names.iter().rev().find(|(known, _)| known == name);
-                let (_, value) = known.ok_or_else(|| format!("no such attribute: {name}"))?;
-                Ok(value.clone())
-            }
-            Expression::List(items) => {
-                let items: Result<Vec<Value>, String> =
-                    items.iter().map(|item| self.value(item)).collect();
-                Ok(Value::Array(items?))
-            }
-            Expression::Field(of, name) => {
-                let of = self.value(of)?;
-                let found = of.get(name).cloned();
-                found.ok_or_else(|| format!("no such key: {name}"))
-            }
-            Expression::Has(of, name) => {
-                let of = self.value(of)?;
-                Ok(of.get(name).is_some_and(|value| !value.is_null()).into())
-            }
-            Expression::Index(of, index) => {
-                let (of, index) = (self.value(of)?, self.value(index)?);
-                let found = match (&of, &index) {
-                    (Value::Array(list), index) => index
-                        .as_u64()
-                        .and_then(|at| list.get(usize::try_from(at).ok()?)),
-                    (Value::Object(map), Value::String(key)) => map.get(key),
-                    _ => None,
-                };
-                found
-                    .cloned()
-                    .ok_or_else(|| format!("no such key: {index}"))
-            }
-            Expression::Not(of) => Ok((!self.truth(of)?).into()),
-            Expression::Negative(of) => match self.value(of)? {
-                Value::Number(number) => match number.as_i64() {
-                    Some(int) => int.checked_neg().map(Value::from).ok_or_else(overflow),
-                    None => Ok((-number.as_f64().unwrap_or(0.0)).into()),
-                },
-                _ => Err(no_overload("-_")),
-            },
-            Expression::Binary(operator, left, right) => self.binary(*operator, left, right),
-            Expression::Choice(parts) => {
-                let [condition, yes, no] = &**parts;
-                if self.truth(condition)? {
-                    self.value(yes)
-                } else {
-                    self.value(no)
+                match known {
+                    Some((_, value)) => Ok(value.clone()),
+                    None => match library::type_named(name) {
+                        Some(of) => Ok(Value::Type(of)),
+                        None => Err(Stop::Error(format!("no such attribute(s): {name}"))),
+                    },
                 }
             }
-            Expression::Call(function, arguments) => {
-                let arguments: Result<Vec<Value>, String> =
-                    arguments.iter().map(|one| self.value(one)).collect();
-                call(*function, &arguments?)
+            What::Select(of, field, presence) => {
+                let of = self.value(of)?;
+                self.pay(1)?;
+                select(&of, field, *presence)
             }
-            Expression::Over(over, of, variable, body) => self.over(*over, of, variable, body),
-        }
-    }
-
-    fn truth(&mut self, expression: &'v Expression) -> Result<bool, String> {
-        match self.value(expression)? {
-            Value::Bool(truth) => Ok(truth),
-            _ => Err(no_overload("bool")),
-        }
-    }
-
-    fn binary(
-        &mut self,
-        operator: Operator,
-        left: &'v Expression,
-        right: &'v Expression,
-    ) -> Result<Value, String> {
-        // One side that decides is enough, also when the other one fails.
-        if matches!(operator, Operator::And | Operator::Or) {
-            let deciding = operator == Operator::Or;
-            let (left, right) = match self.truth(left) {
-                Ok(truth) if truth == deciding => return Ok(deciding.into()),
-                other => (other, self.truth(right)),
-            };
-            return match (left, right) {
-                (_, Ok(truth)) if truth == deciding => Ok(deciding.into()),
-                (Ok(_), Ok(_)) => Ok((!deciding).into()),
-                (Err(error), _) | (_, Err(error)) => Err(error),
-            };
-        }
-        let (left, right) = (self.value(left)?, self.value(right)?);
-        let ordered = |wanted: fn(Ordering) -> bool| match compare(&left, &right) {
-            Some(ordering) => Ok(wanted(ordering).into()),
-            None => Err(no_overload("_<_")),
-        };
-        match operator {
-            Operator::Equal => Ok(equal(&left, &right).into()),
-            Operator::Unequal => Ok((!equal(&left, &right)).into()),
-            Operator::Less => ordered(Ordering::is_lt),
-            Operator::LessOrEqual => ordered(Ordering::is_le),
-            Operator::Greater => ordered(Ordering::is_gt),
-            Operator::GreaterOrEqual => ordered(Ordering::is_ge),
-            Operator::In => match &right {
-                Value::Array(list) => Ok(list.iter().any(|item| equal(item, &left)).into()),
-                Value::Object(map) => Ok(left
-                    .as_str()
-                    .is_some_and(|key| map.contains_key(key))
-                    .into()),
-                _ => Err(no_overload("@in")),
+            What::Has(of, field) => {
+                let of = self.value(of)?;
+                match unwrap(&of) {
+                    Some(of) => Ok(Value::Bool(get(&of, field).is_some())),
+                    None => Ok(Value::Bool(false)),
+                }
+            }
+            What::Call(call, arguments) => {
+                let mut values = Vec::with_capacity(arguments.len());
+                for argument in arguments {
+                    values.push(self.value(argument)?);
+                }
+                self.pay(library::price(&call.name, &values))?;
+                match call.name.as_str() {
+                    "_[_]" => index(&values[0], &values[1], Presence::Expected),
+                    "_[?_]" => index(&values[0], &values[1], Presence::Optional),
+                    name => Ok(library::call(name, &values)?),
+                }
+            }
+            What::List(items) => {
+                self.pay(10)?;
+                let mut values = Vec::with_capacity(items.len());
+                for (item, optional) in items {
+                    values.extend(self.item(item, *optional)?);
+                }
+                Ok(Value::list(values))
+            }
+            What::Map(entries) => {
+                self.pay(30)?;
+                let mut map = BTreeMap::new();
+                for (key, value, optional) in entries {
+                    let key = self.value(key)?;
+                    if let Some(value) = self.item(value, *optional)? {
+                        insert(&mut map, &key, value)?;
+                    }
+                }
+                Ok(Value::Map(Arc::new(map)))
+            }
+            What::And(terms) => self.decide(terms, false),
+            What::Or(terms) => self.decide(terms, true),
+            What::Choice(parts) => {
+                let [condition, yes, no] = &**parts;
+                let chosen = if self.truth(condition)? { yes } else { no };
+                self.value(chosen)
+            }
+            What::Fold(fold) => self.fold(fold),
+            What::Unwrapped(of, name, body, wrap) => match self.value(of)? {
+                Value::Optional(Some(inner)) => {
+                    self.names.push((name, (*inner).clone()));
+                    let result = self.value(body);
+                    self.names.pop();
+                    Ok(match wrap {
+                        Wrap::Wrap => Value::some(result?),
+                        Wrap::Wrapped => result?,
+                    })
+                }
+                Value::Optional(None) => Ok(Value::Optional(None)),
+                _ => Err(no_overload()),
             },
-            Operator::Add => add(left, right),
-            Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Remainder => {
-                arithmetic(operator, &left, &right)
-            }
-            Operator::And | Operator::Or => Err(no_overload("_&&_")),
         }
     }
 
-    fn over(
-        &mut self,
-        over: Macro,
-        of: &'v Expression,
-        variable: &'v str,
-        body: &'v Expression,
-    ) -> Result<Value, String> {
-        let items: Vec<Value> = match self.value(of)? {
-            Value::Array(items) => items,
-            // Over a map, the keys.
-            Value::Object(map) => map.into_iter().map(|(key, _)| key.into()).collect(),
-            _ => return Err("expression is not a list or a map".to_owned()),
+    /// The value of an item, unless it is an optional one without a value.
+    fn item(&mut self, node: &'n Node, optional: bool) -> Result<Option<Value>, Stop> {
+        let value = self.value(node)?;
+        match (optional, value) {
+            (false, value) => Ok(Some(value)),
+            (true, Value::Optional(inner)) => Ok(inner.map(|inner| (*inner).clone())),
+            (true, _) => Err(no_overload()),
+        }
+    }
+
+    fn truth(&mut self, node: &'n Node) -> Result<bool, Stop> {
+        match self.value(node)? {
+            Value::Bool(truth) => Ok(truth),
+            _ => Err(no_overload()),
+        }
+    }
+
+    /// One term that decides is enough, also when others fail.
+    fn decide(&mut self, terms: &'n [Node], deciding: bool) -> Result<Value, Stop> {
+        let mut failed = None;
+        for term in terms {
+            match self.truth(term) {
+                Ok(truth) if truth == deciding => return Ok(Value::Bool(deciding)),
+                Ok(_) => {}
+                Err(Stop::Cost) => return Err(Stop::Cost),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(Value::Bool(!deciding)), Err)
+    }
+
+    fn fold(&mut self, fold: &'n Fold) -> Result<Value, Stop> {
+        let of = self.value(&fold.of)?;
+        let items: Vec<(Value, Value)> = match &of {
+            Value::List(list) => {
+                let indexed = list.values.iter().enumerate();
+                indexed
+                    .map(|(at, item)| (Value::size(at), item.clone()))
+                    .collect()
+            }
+            Value::Map(map) => map
+                .iter()
+                .map(|(key, value)| (key.value(), value.clone()))
+                .collect(),
+            _ => return Err(no_overload()),
         };
-        let mut results = Vec::with_capacity(items.len());
-        for item in &items {
-            self.names.push((variable, item.clone()));
-            let result = self.value(body);
-            self.names.pop();
-            results.push(result?);
-        }
-        if over == Macro::Map {
-            return Ok(Value::Array(results));
-        }
-        let truths: Option<Vec<bool>> = results.iter().map(Value::as_bool).collect();
-        let truths = truths.ok_or_else(|| no_overload("bool"))?;
-        let count = truths.iter().filter(|truth| **truth).count();
-        Ok(match over {
-            Macro::All => (count == truths.len()).into(),
-            Macro::Exists => (count > 0).into(),
-            Macro::ExistsOne => (count == 1).into(),
-            Macro::Filter | Macro::Map => {
-                let kept = items.into_iter().zip(truths).filter(|(_, keep)| *keep);
-                kept.map(|(item, _)| item).collect()
+        let over_map = matches!(of, Value::Map(_));
+        let mut gathered = Gathered::new(fold.how);
+        for (key, value) in items {
+            // The loop itself: its condition and its step.
+            self.pay(2)?;
+            let depth = self.names.len();
+            let (first, second) = &fold.names;
+            let item = match second {
+                Some(second) => {
+                    self.names.push((first, key.clone()));
+                    self.names.push((second, value));
+                    key
+                }
+                None => {
+                    let item = if over_map { key } else { value };
+                    self.names.push((first, item.clone()));
+                    item
+                }
+            };
+            let kept = match &fold.filter {
+                Some(filter) => self.truth(filter),
+                None => Ok(true),
+            };
+            let result = match kept {
+                Ok(true) => self.value(&fold.body).map(Some),
+                Ok(false) => Ok(None),
+                Err(stop) => Err(stop),
+            };
+            self.names.truncate(depth);
+            if gathered.take(item, result)? {
+                break;
             }
-        })
+        }
+        gathered.finish()
     }
 }
 
-fn no_overload(what: &str) -> String {
-    format!("no such overload: {what}")
+/// What a fold has so far.
+struct Gathered {
+    how: How,
+    count: usize,
+    error: Option<Stop>,
+    decided: bool,
+    values: Vec<Value>,
+    sorted: Vec<(Value, Value)>,
+    map: BTreeMap<Key, Value>,
 }
 
-fn overflow() -> String {
-    "integer overflow".to_owned()
-}
+impl Gathered {
+    fn new(how: How) -> Self {
+        Self {
+            how,
+            count: 0,
+            error: None,
+            decided: false,
+            values: Vec::new(),
+            sorted: Vec::new(),
+            map: BTreeMap::new(),
+        }
+    }
 
-/// 1 and 1.0 are equal here, and two lists of them.
-fn equal(left: &Value, right: &Value) -> bool {
-    match (left, right) {
-        (Value::Number(a), Value::Number(b)) => match (a.as_i64(), b.as_i64()) {
-            (Some(a), Some(b)) => a == b,
-            _ => a.as_f64() == b.as_f64(),
-        },
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b))
+    /// Takes what the body made of an item; says whether that decides.
+    fn take(&mut self, item: Value, result: Result<Option<Value>, Stop>) -> Result<bool, Stop> {
+        let deciding = match self.how {
+            How::All => Some(false),
+            How::Exists => Some(true),
+            _ => None,
+        };
+        if let Some(deciding) = deciding {
+            match result {
+                Ok(Some(Value::Bool(truth))) => self.decided |= truth == deciding,
+                Err(Stop::Cost) => return Err(Stop::Cost),
+                Err(error) => self.error = Some(error),
+                Ok(_) => self.error = Some(no_overload()),
+            }
+            return Ok(self.decided);
         }
-        (Value::Object(a), Value::Object(b)) => {
-            let same = |(key, a): (&String, &Value)| b.get(key).is_some_and(|b| equal(a, b));
-            a.len() == b.len() && a.iter().all(same)
+        let Some(value) = result? else {
+            return Ok(false);
+        };
+        match (self.how, &value) {
+            (How::ExistsOne, Value::Bool(truth)) => self.count += usize::from(*truth),
+            (How::Filter, Value::Bool(truth)) => self.values.extend(truth.then_some(item)),
+            (How::List, _) => self.values.push(value),
+            (How::SortBy, _) => self.sorted.push((value, item)),
+            (How::Map, _) => insert(&mut self.map, &item, value)?,
+            (How::Entries, Value::Map(entries)) => {
+                for (key, value) in entries.iter() {
+                    insert(&mut self.map, &key.value(), value.clone())?;
+                }
+            }
+            _ => return Err(no_overload()),
         }
-        _ => left == right,
+        Ok(false)
+    }
+
+    fn finish(mut self) -> Result<Value, Stop> {
+        match self.how {
+            How::All | How::Exists => match self.error {
+                Some(error) if !self.decided => Err(error),
+                _ => Ok(Value::Bool(self.decided == (self.how == How::Exists))),
+            },
+            How::ExistsOne => Ok(Value::Bool(self.count == 1)),
+            How::Filter | How::List => Ok(Value::list(self.values)),
+            How::Map | How::Entries => Ok(Value::Map(Arc::new(self.map))),
+            How::SortBy => {
+                let keys: Vec<Value> = self.sorted.iter().map(|(key, _)| key.clone()).collect();
+                library::comparable(&keys)?;
+                self.sorted
+                    .sort_by(|(a, _), (b, _)| a.compare(b).unwrap_or(std::cmp::Ordering::Equal));
+                Ok(Value::list(
+                    self.sorted.into_iter().map(|(_, item)| item).collect(),
+                ))
+            }
+        }
     }
 }
 
-fn compare(left: &Value, right: &Value) -> Option<Ordering> {
-    match (left, right) {
-        (Value::Number(a), Value::Number(b)) => match (a.as_i64(), b.as_i64()) {
-            (Some(a), Some(b)) => Some(a.cmp(&b)),
-            _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
-        },
-        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
-        (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
+fn insert(map: &mut BTreeMap<Key, Value>, key: &Value, value: Value) -> Result<(), Stop> {
+    let found = Key::of(key).ok_or_else(|| Stop::Error("unsupported key type".to_owned()))?;
+    match map.insert(found, value) {
+        None => Ok(()),
+        Some(_) => {
+            let key = library::shown(key);
+            Err(Stop::Error(format!(
+                "insert failed: key {key} already exists"
+            )))
+        }
+    }
+}
+
+/// What is inside of an optional; the value itself, if it is none.
+fn unwrap(value: &Value) -> Option<Value> {
+    match value {
+        Value::Optional(inner) => inner.as_deref().cloned(),
+        other => Some(other.clone()),
+    }
+}
+
+fn get(of: &Value, field: &str) -> Option<Value> {
+    match of {
+        Value::Map(map) => map.get(&Key::Text(field.into())).cloned(),
         _ => None,
     }
 }
 
-fn add(left: Value, right: Value) -> Result<Value, String> {
-    match (left, right) {
-        (Value::String(a), Value::String(b)) => Ok((a + &b).into()),
-        (Value::Array(mut a), Value::Array(b)) => {
-            a.extend(b);
-            Ok(Value::Array(a))
-        }
-        (left, right) => arithmetic(Operator::Add, &left, &right),
-    }
-}
-
-fn arithmetic(operator: Operator, left: &Value, right: &Value) -> Result<Value, String> {
-    if let (Some(a), Some(b)) = (left.as_i64(), right.as_i64()) {
-        let by_zero = matches!(operator, Operator::Divide | Operator::Remainder) && b == 0;
-        let result = match operator {
-            Operator::Add => a.checked_add(b),
-            Operator::Subtract => a.checked_sub(b),
-            Operator::Multiply => a.checked_mul(b),
-            Operator::Divide => a.checked_div(b),
-            Operator::Remainder => a.checked_rem(b),
-            _ => return Err(no_overload("arithmetic")),
-        };
-        return match result {
-            Some(number) => Ok(number.into()),
-            None if by_zero => Err("division by zero".to_owned()),
-            None => Err(overflow()),
-        };
-    }
-    match (left.as_f64(), right.as_f64(), operator) {
-        (Some(a), Some(b), Operator::Add) => Ok((a + b).into()),
-        (Some(a), Some(b), Operator::Subtract) => Ok((a - b).into()),
-        (Some(a), Some(b), Operator::Multiply) => Ok((a * b).into()),
-        (Some(a), Some(b), Operator::Divide) => Ok((a / b).into()),
-        _ => Err(no_overload("arithmetic")),
-    }
-}
-
-fn call(function: Function, arguments: &[Value]) -> Result<Value, String> {
-    let texts = || match arguments {
-        [Value::String(of), Value::String(with)] => Ok((of.as_str(), with.as_str())),
-        _ => Err(no_overload("string function")),
+/// A field; of an optional, an optional one.
+fn select(of: &Value, field: &str, presence: Presence) -> Result<Value, Stop> {
+    let optional = presence == Presence::Optional || matches!(of, Value::Optional(_));
+    let found = match unwrap(of) {
+        Some(of @ Value::Map(_)) => get(&of, field),
+        Some(_) => return Err(no_overload()),
+        None => None,
     };
-    match function {
-        Function::Size => match arguments {
-            [Value::String(text)] => Ok(text.chars().count().into()),
-            [Value::Array(list)] => Ok(list.len().into()),
-            [Value::Object(map)] => Ok(map.len().into()),
-            _ => Err(no_overload("size")),
-        },
-        Function::StartsWith => texts().map(|(of, with)| of.starts_with(with).into()),
-        Function::EndsWith => texts().map(|(of, with)| of.ends_with(with).into()),
-        Function::Contains => texts().map(|(of, with)| of.contains(with).into()),
-        Function::Matches => {
-            let (of, pattern) = texts()?;
-            let pattern = regex::Regex::new(pattern).map_err(|error| error.to_string())?;
-            Ok(pattern.is_match(of).into())
+    match (found, optional) {
+        (Some(found), false) => Ok(found),
+        (Some(found), true) => Ok(Value::some(found)),
+        (None, true) => Ok(Value::Optional(None)),
+        (None, false) => Err(no_such_key(field)),
+    }
+}
+
+fn index(of: &Value, at: &Value, presence: Presence) -> Result<Value, Stop> {
+    let optional = presence == Presence::Optional || matches!(of, Value::Optional(_));
+    let found = match unwrap(of) {
+        Some(Value::List(list)) => {
+            let Some(Key::Int(at)) = Key::of(at) else {
+                return Err(no_overload());
+            };
+            let found = usize::try_from(at).ok();
+            let found = found.and_then(|at| list.values.get(at).cloned());
+            if found.is_none() && !optional {
+                return Err(Stop::Error(format!("index out of bounds: {at}")));
+            }
+            found
         }
-        Function::String => match arguments {
-            [Value::String(text)] => Ok(text.as_str().into()),
-            [scalar @ (Value::Number(_) | Value::Bool(_))] => Ok(scalar.to_string().into()),
-            _ => Err(no_overload("string")),
-        },
-        Function::Int => match arguments {
-            [Value::String(text)] => text
-                .parse::<i64>()
-                .map(Value::from)
-                .map_err(|error| error.to_string()),
-            [Value::Number(number)] => match number.as_i64() {
-                Some(int) => Ok(int.into()),
-                None => Ok((number.as_f64().unwrap_or(0.0) as i64).into()),
-            },
-            _ => Err(no_overload("int")),
-        },
+        Some(Value::Map(map)) => Key::of(at).and_then(|key| map.get(&key).cloned()),
+        Some(_) => return Err(no_overload()),
+        None => None,
+    };
+    match (found, optional) {
+        (Some(found), false) => Ok(found),
+        (Some(found), true) => Ok(Value::some(found)),
+        (None, true) => Ok(Value::Optional(None)),
+        (None, false) => Err(no_such_key(&library::shown(at))),
     }
 }

@@ -1,100 +1,48 @@
-//! From text to an expression.
+//! From text to a syntax tree.
 
-use serde_json::Value;
-
-use super::tokens::{Token, tokens};
+use super::fault::Fault;
+use super::syntax::{Call, Fold, How, Node, Presence, What, Wrap};
+use super::tokens::{self, Token, tokens};
+use super::value::Value;
 
 /// How deep expressions may nest.
 const DEEPEST: usize = 64;
+/// How many levels a tree may have, by nesting or by long chains.
+const MOST_LEVELS: usize = 128;
+/// What can begin an expression, as errors list it.
+const BEGINNINGS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, \
+                          NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+const RESERVED: [&str; 17] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
 
-/// A rule's syntax tree.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Expression {
-    Literal(Value),
-    Name(String),
-    List(Vec<Expression>),
-    Field(Box<Expression>, String),
-    Index(Box<Expression>, Box<Expression>),
-    /// `has(x.f)`.
-    Has(Box<Expression>, String),
-    Not(Box<Expression>),
-    Negative(Box<Expression>),
-    Binary(Operator, Box<Expression>, Box<Expression>),
-    Choice(Box<[Expression; 3]>),
-    Call(Function, Vec<Expression>),
-    /// `list.all(x, …)` and its like.
-    Over(Macro, Box<Expression>, String, Box<Expression>),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operator {
-    Or,
-    And,
-    Equal,
-    Unequal,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    In,
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Remainder,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Function {
-    Size,
-    StartsWith,
-    EndsWith,
-    Contains,
-    Matches,
-    String,
-    Int,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Macro {
-    All,
-    Exists,
-    ExistsOne,
-    Filter,
-    Map,
-}
-
-impl Expression {
-    /// Whether this name occurs.
-    pub(super) fn mentions(&self, name: &str) -> bool {
-        let any = |all: &[Expression]| all.iter().any(|one| one.mentions(name));
-        match self {
-            Self::Literal(_) => false,
-            Self::Name(found) => found == name,
-            Self::List(all) | Self::Call(_, all) => any(all),
-            Self::Field(of, _) | Self::Has(of, _) | Self::Not(of) | Self::Negative(of) => {
-                of.mentions(name)
-            }
-            Self::Index(a, b) | Self::Binary(_, a, b) | Self::Over(_, a, _, b) => {
-                a.mentions(name) || b.mentions(name)
-            }
-            Self::Choice(all) => any(all.as_slice()),
-        }
-    }
-}
-
-/// Reads an expression; the error says what isn't understood.
-pub(super) fn parse(text: &str) -> Result<Expression, String> {
+/// Reads an expression.
+pub(super) fn parse(text: &str) -> Result<Node, Fault> {
     let mut parser = Parser {
         tokens: tokens(text)?,
         at: 0,
         depth: 0,
-        names: vec!["self".to_owned(), "oldSelf".to_owned()],
     };
-    let expression = parser.choice()?;
-    match parser.tokens.get(parser.at) {
-        None => Ok(expression),
-        Some(token) => Err(format!("Syntax error: mismatched input '{}'", token.text())),
+    let whole = parser.choice()?;
+    match parser.what() {
+        tokens::What::End => Ok(whole),
+        _ => Err(parser.unexpected("<EOF>")),
     }
 }
 
@@ -102,283 +50,361 @@ struct Parser {
     tokens: Vec<Token>,
     at: usize,
     depth: usize,
-    /// The names in scope.
-    names: Vec<String>,
 }
 
 impl Parser {
-    fn takes(&mut self, sign: &str) -> bool {
-        let here = matches!(self.tokens.get(self.at), Some(Token::Sign(found)) if *found == sign);
-        self.at += usize::from(here);
-        here
+    fn what(&self) -> &tokens::What {
+        &self.tokens[self.at].what
     }
 
-    fn expect(&mut self, sign: &str) -> Result<(), String> {
-        if self.takes(sign) {
-            return Ok(());
+    fn place(&self) -> usize {
+        self.tokens[self.at].at
+    }
+
+    /// Takes a sign, if it is next, and says where it was.
+    fn takes(&mut self, sign: &str) -> Option<usize> {
+        let here = matches!(self.what(), tokens::What::Sign(found) if *found == sign);
+        here.then(|| {
+            let place = self.place();
+            self.at += 1;
+            place
+        })
+    }
+
+    fn unexpected(&self, wanted: &str) -> Fault {
+        let found = self.what().text();
+        let why = format!("Syntax error: mismatched input '{found}' expecting {wanted}");
+        Fault::new(self.place(), why)
+    }
+
+    fn expect(&mut self, sign: &str) -> Result<usize, Fault> {
+        match self.takes(sign) {
+            Some(place) => Ok(place),
+            None => Err(self.unexpected(&format!("'{sign}'"))),
         }
-        let found = self
-            .tokens
-            .get(self.at)
-            .map_or("<EOF>".to_owned(), Token::text);
-        Err(format!(
-            "Syntax error: mismatched input '{found}' expecting '{sign}'"
-        ))
     }
 
-    fn choice(&mut self) -> Result<Expression, String> {
+    fn deeper<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, Fault>) -> Result<T, Fault> {
+        if self.depth == DEEPEST {
+            let why = "expression recursion limit exceeded";
+            return Err(Fault::new(self.place(), why));
+        }
         self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err("the expression is nested too deeply".to_owned());
-        }
-        let condition = self.binary(0)?;
-        let whole = if self.takes("?") {
-            let yes = self.binary(0)?;
-            self.expect(":")?;
-            let no = self.choice()?;
-            Expression::Choice(Box::new([condition, yes, no]))
-        } else {
-            condition
-        };
+        let result = inner(self);
         self.depth -= 1;
-        Ok(whole)
+        result
+    }
+
+    fn choice(&mut self) -> Result<Node, Fault> {
+        self.deeper(|parser| {
+            let condition = parser.binary(0)?;
+            let Some(at) = parser.takes("?") else {
+                return Ok(condition);
+            };
+            let yes = parser.binary(0)?;
+            parser.expect(":")?;
+            let no = parser.choice()?;
+            let parts = Box::new([condition, yes, no]);
+            Ok(Node::new(at, What::Choice(parts)))
+        })
     }
 
     /// Operators that bind at least this tightly.
-    fn binary(&mut self, tightest: u8) -> Result<Expression, String> {
+    fn binary(&mut self, tightest: u8) -> Result<Node, Fault> {
         let mut left = self.unary()?;
         while let Some((operator, strength)) = self.operator() {
             if strength < tightest {
                 break;
             }
+            let at = self.place();
             self.at += 1;
             let right = self.binary(strength + 1)?;
-            left = Expression::Binary(operator, Box::new(left), Box::new(right));
+            left = match operator {
+                "&&" => Node::new(at, What::And(joined(left, right, "&&"))),
+                "||" => Node::new(at, What::Or(joined(left, right, "||"))),
+                name => Node::call(at, name, vec![left, right]),
+            };
+            self.shallow(&left)?;
         }
         Ok(left)
     }
 
-    fn operator(&self) -> Option<(Operator, u8)> {
-        Some(match self.tokens.get(self.at)? {
-            Token::Name(name) if name == "in" => (Operator::In, 2),
-            Token::Sign(sign) => match *sign {
-                "||" => (Operator::Or, 0),
-                "&&" => (Operator::And, 1),
-                "==" => (Operator::Equal, 2),
-                "!=" => (Operator::Unequal, 2),
-                "<" => (Operator::Less, 2),
-                "<=" => (Operator::LessOrEqual, 2),
-                ">" => (Operator::Greater, 2),
-                ">=" => (Operator::GreaterOrEqual, 2),
-                "+" => (Operator::Add, 3),
-                "-" => (Operator::Subtract, 3),
-                "*" => (Operator::Multiply, 4),
-                "/" => (Operator::Divide, 4),
-                "%" => (Operator::Remainder, 4),
+    fn operator(&self) -> Option<(&'static str, u8)> {
+        Some(match self.what() {
+            tokens::What::Name(name) if name == "in" => ("@in", 2),
+            tokens::What::Sign(sign) => match *sign {
+                "||" => ("||", 0),
+                "&&" => ("&&", 1),
+                "==" => ("_==_", 2),
+                "!=" => ("_!=_", 2),
+                "<" => ("_<_", 2),
+                "<=" => ("_<=_", 2),
+                ">" => ("_>_", 2),
+                ">=" => ("_>=_", 2),
+                "+" => ("_+_", 3),
+                "-" => ("_-_", 3),
+                "*" => ("_*_", 4),
+                "/" => ("_/_", 4),
+                "%" => ("_%_", 4),
                 _ => return None,
             },
             _ => return None,
         })
     }
 
-    fn unary(&mut self) -> Result<Expression, String> {
-        let mut flips = Vec::new();
+    fn unary(&mut self) -> Result<Node, Fault> {
+        let mut signs = Vec::new();
         loop {
-            if self.takes("!") {
-                flips.push(true);
-            } else if self.takes("-") {
-                flips.push(false);
+            if let Some(at) = self.takes("!") {
+                signs.push((at, "!_"));
+            } else if let Some(at) = self.takes("-") {
+                signs.push((at, "-_"));
             } else {
                 break;
             }
         }
-        if flips.len() > DEEPEST {
-            return Err("the expression is nested too deeply".to_owned());
+        if signs.len() > DEEPEST {
+            return Err(Fault::new(
+                self.place(),
+                "expression recursion limit exceeded",
+            ));
         }
-        let mut expression = self.postfix()?;
-        for not in flips.into_iter().rev() {
-            expression = if not {
-                Expression::Not(Box::new(expression))
-            } else {
-                Expression::Negative(Box::new(expression))
+        let mut whole = self.postfix()?;
+        for (at, sign) in signs.into_iter().rev() {
+            whole = match (sign, &whole.what) {
+                ("-_", What::Literal(Value::Int(number))) => {
+                    Node::new(at, What::Literal(Value::Int(number.wrapping_neg())))
+                }
+                ("-_", What::Literal(Value::Double(number))) => {
+                    Node::new(at, What::Literal(Value::Double(-number)))
+                }
+                _ => Node::call(at, sign, vec![whole]),
             };
         }
-        Ok(expression)
+        if let What::Literal(Value::Int(i64::MIN)) = whole.what
+            && !matches!(self.tokens[..self.at].iter().rev().nth(1), Some(before)
+                if matches!(before.what, tokens::What::Sign("-")))
+        {
+            return Err(Fault::new(whole.at, "invalid int literal"));
+        }
+        Ok(whole)
     }
 
-    fn postfix(&mut self) -> Result<Expression, String> {
+    fn postfix(&mut self) -> Result<Node, Fault> {
         let mut whole = self.primary()?;
         loop {
-            if self.takes(".") {
+            if let Some(at) = self.takes(".") {
+                let presence = self.presence();
                 let name = self.name()?;
-                whole = if self.takes("(") {
-                    self.method(whole, &name)?
-                } else {
-                    Expression::Field(Box::new(whole), unescape(&name))
+                whole = match (presence, self.takes("(")) {
+                    (Presence::Expected, Some(open)) => self.method(whole, (open, name))?,
+                    (presence, None) => {
+                        Node::new(at, What::Select(Box::new(whole), name, presence))
+                    }
+                    (Presence::Optional, Some(open)) => {
+                        return Err(Fault::new(open, "unsupported syntax '.?' for a call"));
+                    }
                 };
-            } else if self.takes("[") {
+            } else if let Some(at) = self.takes("[") {
+                let operator = match self.presence() {
+                    Presence::Expected => "_[_]",
+                    Presence::Optional => "_[?_]",
+                };
                 let index = self.choice()?;
                 self.expect("]")?;
-                whole = Expression::Index(Box::new(whole), Box::new(index));
+                whole = Node::call(at, operator, vec![whole, index]);
             } else {
                 return Ok(whole);
             }
+            self.shallow(&whole)?;
         }
     }
 
-    fn name(&mut self) -> Result<String, String> {
-        match self.tokens.get(self.at) {
-            Some(Token::Name(name)) => {
+    fn shallow(&self, node: &Node) -> Result<(), Fault> {
+        if node.levels > MOST_LEVELS {
+            let why = "expression recursion limit exceeded";
+            return Err(Fault::new(self.place(), why));
+        }
+        Ok(())
+    }
+
+    fn presence(&mut self) -> Presence {
+        match self.takes("?") {
+            Some(_) => Presence::Optional,
+            None => Presence::Expected,
+        }
+    }
+
+    fn name(&mut self) -> Result<String, Fault> {
+        match self.what() {
+            tokens::What::Name(name) => {
+                let name = name.clone();
                 self.at += 1;
-                Ok(name.clone())
+                Ok(name)
             }
-            other => {
-                let found = other.map_or("<EOF>".to_owned(), Token::text);
-                Err(format!("Syntax error: mismatched input '{found}'"))
-            }
+            _ => Err(self.unexpected("IDENTIFIER")),
         }
     }
 
-    fn arguments(&mut self) -> Result<Vec<Expression>, String> {
+    fn arguments(&mut self, close: &str) -> Result<Vec<Node>, Fault> {
         let mut all = Vec::new();
-        if self.takes(")") {
+        if self.takes(close).is_some() {
             return Ok(all);
         }
         loop {
             all.push(self.choice()?);
-            if self.takes(")") {
+            if self.takes(close).is_some() {
                 return Ok(all);
             }
             self.expect(",")?;
         }
     }
 
-    fn method(&mut self, of: Expression, name: &str) -> Result<Expression, String> {
-        let over = match name {
-            "all" => Some(Macro::All),
-            "exists" => Some(Macro::Exists),
-            "exists_one" => Some(Macro::ExistsOne),
-            "filter" => Some(Macro::Filter),
-            "map" => Some(Macro::Map),
-            _ => None,
-        };
-        if let Some(over) = over {
-            let variable = self.name()?;
-            self.expect(",")?;
-            self.names.push(variable.clone());
-            let body = self.choice()?;
-            self.names.pop();
-            self.expect(")")?;
-            return Ok(Expression::Over(
-                over,
-                Box::new(of),
-                variable,
-                Box::new(body),
-            ));
+    fn method(&mut self, of: Node, (open, name): (usize, String)) -> Result<Node, Fault> {
+        let mut arguments = self.arguments(")")?;
+        if let Some(node) = expand(&of, open, &name, &mut arguments)? {
+            return Ok(node);
         }
-        let (function, count) = match name {
-            "size" => (Function::Size, 0),
-            "startsWith" => (Function::StartsWith, 1),
-            "endsWith" => (Function::EndsWith, 1),
-            "contains" => (Function::Contains, 1),
-            "matches" => (Function::Matches, 1),
-            _ => return Err(undeclared(name)),
-        };
-        let mut arguments = vec![of];
-        arguments.extend(self.arguments()?);
-        if arguments.len() != count + 1 {
-            return Err(format!("found no matching overload for '{name}'"));
-        }
-        Ok(Expression::Call(function, arguments))
+        arguments.insert(0, of);
+        let call = Call { name, method: true };
+        Ok(Node::new(open, What::Call(call, arguments)))
     }
 
-    fn primary(&mut self) -> Result<Expression, String> {
-        if self.takes("(") {
+    fn primary(&mut self) -> Result<Node, Fault> {
+        if self.takes("(").is_some() {
             let inner = self.choice()?;
             self.expect(")")?;
             return Ok(inner);
         }
-        if self.takes("[") {
-            let mut items = Vec::new();
-            if !self.takes("]") {
-                loop {
-                    items.push(self.choice()?);
-                    if self.takes("]") {
-                        break;
-                    }
-                    self.expect(",")?;
-                }
-            }
-            return Ok(Expression::List(items));
+        if let Some(at) = self.takes("[") {
+            return self.list(at);
         }
-        if let Some(Token::Literal(value)) = self.tokens.get(self.at) {
+        if let Some(at) = self.takes("{") {
+            return self.map(at);
+        }
+        let at = self.place();
+        if let tokens::What::Literal(value, _) = self.what() {
             let value = value.clone();
             self.at += 1;
-            return Ok(Expression::Literal(value));
+            return Ok(Node::new(at, What::Literal(value)));
         }
-        let name = self.name()?;
-        if !self.takes("(") {
-            if self.names.contains(&name) {
-                return Ok(Expression::Name(name));
-            }
-            return Err(undeclared(&name));
-        }
-        let mut arguments = self.arguments()?;
-        let function = match name.as_str() {
-            "has" => {
-                return match (arguments.pop(), arguments.is_empty()) {
-                    (Some(Expression::Field(of, field)), true) => Ok(Expression::Has(of, field)),
-                    _ => Err("invalid argument to has() macro".to_owned()),
-                };
-            }
-            "size" => Function::Size,
-            "string" => Function::String,
-            "int" => Function::Int,
-            _ => return Err(undeclared(&name)),
+        self.takes(".");
+        let tokens::What::Name(name) = self.what().clone() else {
+            return Err(self.unexpected(BEGINNINGS));
         };
-        if arguments.len() != 1 {
-            return Err(format!("found no matching overload for '{name}'"));
+        if RESERVED.contains(&name.as_str()) {
+            return Err(Fault::new(at, format!("reserved identifier: {name}")));
         }
-        Ok(Expression::Call(function, arguments))
+        self.at += 1;
+        let Some(open) = self.takes("(") else {
+            return Ok(Node::new(at, What::Name(name)));
+        };
+        let mut arguments = self.arguments(")")?;
+        if name != "has" {
+            return Ok(Node::call(open, &name, arguments));
+        }
+        let at = arguments.first().map_or(open, |first| first.at);
+        match (arguments.pop(), arguments.is_empty()) {
+            (
+                Some(Node {
+                    what: What::Select(of, field, Presence::Expected),
+                    ..
+                }),
+                true,
+            ) => Ok(Node::new(open, What::Has(of, field))),
+            _ => Err(Fault::new(at, "invalid argument to has() macro")),
+        }
+    }
+
+    fn list(&mut self, at: usize) -> Result<Node, Fault> {
+        let mut items = Vec::new();
+        while self.takes("]").is_none() {
+            let optional = self.takes("?").is_some();
+            items.push((self.choice()?, optional));
+            if self.takes(",").is_none() {
+                self.expect("]")?;
+                break;
+            }
+        }
+        Ok(Node::new(at, What::List(items)))
+    }
+
+    fn map(&mut self, at: usize) -> Result<Node, Fault> {
+        let mut entries = Vec::new();
+        while self.takes("}").is_none() {
+            let optional = self.takes("?").is_some();
+            let key = self.choice()?;
+            self.expect(":")?;
+            entries.push((key, self.choice()?, optional));
+            if self.takes(",").is_none() {
+                self.expect("}")?;
+                break;
+            }
+        }
+        Ok(Node::new(at, What::Map(entries)))
     }
 }
 
-fn undeclared(name: &str) -> String {
-    format!("undeclared reference to '{name}' (in container ''), or not supported by this server")
+/// The terms of a chain of one operator.
+fn joined(left: Node, right: Node, operator: &str) -> Vec<Node> {
+    match (left.what, operator) {
+        (What::And(mut terms), "&&") | (What::Or(mut terms), "||") => {
+            terms.push(right);
+            terms
+        }
+        (what, _) => vec![Node::new(left.at, what), right],
+    }
 }
 
-/// Field names that the language can't spell are written in another way.
-fn unescape(name: &str) -> String {
-    const KEYWORDS: [&str; 20] = [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-    ];
-    let keyword = name
-        .strip_prefix("__")
-        .and_then(|name| name.strip_suffix("__"));
-    if let Some(keyword) = keyword.filter(|keyword| KEYWORDS.contains(keyword)) {
-        return keyword.to_owned();
+/// Makes of a call what its macro stands for; none if there is no such macro.
+fn expand(
+    of: &Node,
+    open: usize,
+    name: &str,
+    arguments: &mut Vec<Node>,
+) -> Result<Option<Node>, Fault> {
+    let (how, names) = match (name, arguments.len()) {
+        ("all", 2 | 3) => (How::All, arguments.len() - 1),
+        ("exists", 2 | 3) => (How::Exists, arguments.len() - 1),
+        ("exists_one" | "existsOne", 2 | 3) => (How::ExistsOne, arguments.len() - 1),
+        ("filter", 2) => (How::Filter, 1),
+        ("map", 2 | 3) => (How::List, 1),
+        ("transformList", 3 | 4) => (How::List, 2),
+        ("transformMap", 3 | 4) => (How::Map, 2),
+        ("transformMapEntry", 3 | 4) => (How::Entries, 2),
+        ("sortBy", 2) => (How::SortBy, 1),
+        ("optMap" | "optFlatMap", 2) => {
+            let body = arguments.remove(1);
+            let variable = variable(&arguments[0])?;
+            let wrap = if name == "optMap" {
+                Wrap::Wrap
+            } else {
+                Wrap::Wrapped
+            };
+            let what = What::Unwrapped(Box::new(of.clone()), variable, Box::new(body), wrap);
+            return Ok(Some(Node::new(open, what)));
+        }
+        _ => return Ok(None),
+    };
+    let mut rest = arguments.split_off(names);
+    let first = variable(&arguments[0])?;
+    let second = arguments.get(1).map(variable).transpose()?;
+    let Some(body) = rest.pop() else {
+        return Ok(None);
+    };
+    let fold = Fold {
+        how,
+        of: of.clone(),
+        names: (first, second),
+        filter: rest.pop(),
+        body,
+    };
+    Ok(Some(Node::new(open, What::Fold(Box::new(fold)))))
+}
+
+fn variable(node: &Node) -> Result<String, Fault> {
+    match &node.what {
+        What::Name(name) => Ok(name.clone()),
+        _ => Err(Fault::new(node.at, "argument must be a simple name")),
     }
-    name.replace("__dot__", ".")
-        .replace("__dash__", "-")
-        .replace("__slash__", "/")
-        .replace("__underscores__", "__")
 }

@@ -23,7 +23,7 @@ fn walk(schema: &Structural, path: &str, errors: &mut Vec<FieldError>) {
         let found = validate::validate(schema, None, default);
         errors.extend(found.into_iter().map(|error| FieldError {
             field: match error.field.as_str() {
-                "" => path.clone(),
+                "" | "<nil>" => path.clone(),
                 inner if inner.starts_with('[') => format!("{path}{inner}"),
                 inner => format!("{path}.{inner}"),
             },
