@@ -67,6 +67,16 @@ pub(crate) async fn write(target: &str, seed: u64) -> Result<(), Trouble> {
     .await
 }
 
+/// Has a file system's own accounts written: some bring them up to date only with that.
+pub(crate) async fn settle(target: &str) -> Result<(), Trouble> {
+    let target = target.to_owned();
+    blocking(move || {
+        let settled = File::open(&target).and_then(|folder| Ok(rustix::fs::syncfs(folder)?));
+        settled.map_err(against("could not sync the volume", &target))
+    })
+    .await
+}
+
 /// Overwrites what `seed` stands for with something else.
 pub(crate) async fn spoil(target: &str, seed: u64) -> Result<(), Trouble> {
     let target = target.to_owned();

@@ -72,7 +72,10 @@ pub(crate) async fn local(args: cli::DriverLocal) -> Result<()> {
 /// if it isn't ours alone.
 fn folder_of(endpoint: &str) -> Option<PathBuf> {
     use std::os::unix::fs::MetadataExt;
-    let path = endpoint.strip_prefix("unix:").unwrap_or(endpoint);
+    let path = ["unix://", "unix:"]
+        .iter()
+        .find_map(|scheme| endpoint.strip_prefix(scheme))
+        .unwrap_or(endpoint);
     let folder = Path::new(path).parent()?;
     let found = folder.metadata().ok()?;
     let private = found.uid() == 0 && found.mode() & 0o022 == 0;

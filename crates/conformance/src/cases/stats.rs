@@ -96,6 +96,7 @@ pub(super) fn cases() -> Vec<Case> {
                 for seed in 0..16 {
                     crate::data::write(&target, seed).await?;
                 }
+                crate::data::settle(&target).await?;
                 let after = used().await?;
                 if after <= before {
                     t.warn(format!(

@@ -97,7 +97,12 @@ impl Pool {
         let (directory, hold) = match missing {
             Some((known, memory)) => (real.clone(), Hold::missing(&real, known.pool, memory)),
             None => {
-                let made = make_directory(directory).and_then(|()| directory.canonicalize());
+                let made = make_directory(directory).map_err(|error| match error.kind() {
+                    // "File exists" says nothing about what is wrong.
+                    io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
+                    _ => error,
+                });
+                let made = made.and_then(|()| directory.canonicalize());
                 let directory = match made.map_err(failed(directory)) {
                     Ok(real) => real,
                     Err(error) if error.trouble().is_some() => real,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::fitness::build_all;
+use super::fitness::{build_all, build_orlop};
 
 /// How long a driver may take to listen.
 const START: Duration = Duration::from_secs(30);
@@ -20,6 +20,8 @@ const BOUND: Duration = Duration::from_secs(300);
 /// least size.
 const VOLUME_BYTES: u64 = 320 << 20;
 const GROWN_BYTES: u64 = 400 << 20;
+/// So that it can be seen that no more are taken; no other spec needs as many.
+const MOST_VOLUMES: &str = "8";
 /// Thin, and never filled.
 const DISK_BYTES: u64 = 12 << 30;
 
@@ -28,16 +30,14 @@ pub(super) fn run(runs: u32, pools: &[String]) -> Result<ExitCode> {
     let Some(binaries) = build_all()? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let binary = |name: &str| {
-        let found = binaries.iter().find(|path| path.ends_with(name));
-        found.with_context(|| format!("{name} was not built"))
-    };
+    let sanity = binaries.iter().find(|path| path.ends_with("csi-sanity"));
+    let sanity = sanity.context("csi-sanity was not built")?;
     let status = Command::new("unshare")
         .args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"])
         .arg(std::env::current_exe()?)
         .args(["kube", "sanity-inside", "--runs", &runs.to_string()])
-        .arg(binary("orlop")?)
-        .arg(binary("csi-sanity")?)
+        .arg(build_orlop()?)
+        .arg(sanity)
         .args(pools)
         .status()
         .context("could not run unshare")?;
@@ -69,7 +69,7 @@ pub(super) fn inside(runs: u32, orlop: &Path, sanity: &Path, pools: &[String]) -
             }
             for line in &outcome.failures {
                 failed += 1;
-                println!("         {line}");
+                println!("         failed: {line}");
             }
         }
     }
@@ -121,7 +121,8 @@ impl<'a> Ground<'a> {
         let log = File::create(self.path("driver.log"))?;
         let child = Command::new(orlop)
             .args(["driver", "local", "--nodeid", "node-1"])
-            .args(["--reserve", "0%", "--overcommit", "100", "--endpoint"])
+            .args(["--reserve", "0%", "--overcommit", "100"])
+            .args(["--max-volumes", MOST_VOLUMES, "--endpoint"])
             .arg(format!("unix://{}", self.path("csi.sock").display()))
             .arg("--pool")
             .arg(self.path("disk/pool"))
@@ -158,6 +159,7 @@ impl<'a> Ground<'a> {
                 flag("testvolumeparameters", &at("class.yaml")),
                 flag("testvolumemutableparameters", &at("mutable.yaml")),
             ])
+            .arg("--csi.testnodevolumeattachlimit")
             .args(["--ginkgo.no-color", "--ginkgo.v"])
             .stdout(file.try_clone()?)
             .stderr(file)
@@ -175,24 +177,23 @@ impl<'a> Ground<'a> {
         };
         let said = fs::read_to_string(said)?;
         let lines = |mark: &str| {
-            let marked = said
-                .lines()
-                .map(str::trim)
-                .filter(|it| it.starts_with(mark));
-            let mut found: Vec<String> = marked.map(str::to_owned).collect();
+            let marked = said.lines().filter_map(|it| it.trim().strip_prefix(mark));
+            // What remains says why, or only where.
+            let told = marked.filter(|it| !it.starts_with("in ["));
+            let mut found: Vec<String> = told.map(str::to_owned).collect();
             found.sort();
             found.dedup();
             found
         };
         let summary = said.lines().rfind(|line| line.contains("Passed"));
-        let mut failures = lines("[FAIL]");
+        let mut failures = lines("[FAIL] ");
         if !status.success() && failures.is_empty() {
             failures.push(format!("csi-sanity ended with {status}"));
         }
         Ok(Outcome {
             summary: summary.unwrap_or("no summary").to_owned(),
             failures,
-            skipped: lines("[SKIPPED]"),
+            skipped: lines("[SKIPPED] "),
         })
     }
 }

@@ -62,7 +62,13 @@ pub(super) fn capacity(
         parameters::allocation(&parameters),
     );
     for node in nodes(pools, request.accessible_topology.as_ref()) {
-        for home in pools.candidates(&node, named.as_ref()) {
+        let homes = pools.candidates(&node, named.as_ref());
+        // As long as nobody knows what is in one of them, none gets a new volume of this class.
+        if let Some(home) = pools.first_unread(&homes) {
+            tracing::warn!(%home, "a pool was not read yet, so that nothing can be made");
+            continue;
+        }
+        for home in homes {
             let available = match pools.available(&home, allocation) {
                 Ok(available) => available / size::BLOCK * size::BLOCK,
                 // In a pool that is not there nothing can be made, and that is the answer.

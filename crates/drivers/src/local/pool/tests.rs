@@ -28,6 +28,16 @@ fn a_volume_is_there_as_a_whole_after_reopening() {
 }
 
 #[test]
+fn a_file_is_no_pool_and_the_message_says_so() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let OpenError::Directory { path, source } = Pool::open(file.path()).unwrap_err() else {
+        panic!("another error");
+    };
+    assert_eq!(path, file.path());
+    assert_eq!(source.to_string(), "not a directory");
+}
+
+#[test]
 fn a_volume_whose_record_names_another_is_broken() {
     let dir = tempfile::tempdir().unwrap();
     let (pool, _) = Pool::open(dir.path()).unwrap();

@@ -33,6 +33,17 @@ async fn made(bed: &Bed, request: proto::CreateVolumeRequest) -> Result<String, 
     reply.map(|reply| reply.into_inner().volume.unwrap().volume_id)
 }
 
+/// What can be made in a pool, or in any.
+async fn room(bed: &Bed, pool: Option<&str>) -> i64 {
+    let named = pool.map(|pool| ("pool".to_owned(), pool.to_owned()));
+    let request = proto::GetCapacityRequest {
+        parameters: named.into_iter().collect(),
+        ..Default::default()
+    };
+    let reply = bed.controller().get_capacity(Request::new(request)).await;
+    reply.unwrap().into_inner().available_capacity
+}
+
 #[tokio::test]
 async fn an_unmounted_disk_is_no_new_pool_and_its_volumes_are_not_made_elsewhere() {
     if !is_root() {
@@ -70,7 +81,15 @@ async fn an_unmounted_disk_is_no_new_pool_and_its_volumes_are_not_made_elsewhere
         }
     }
     // Mounted again: taken, without a restart, and the same calls find the same volumes.
-    for (disk, aside) in disks.iter().zip(&aside) {
+    for (at, (disk, aside)) in disks.iter().zip(&aside).enumerate() {
+        if at == 1 {
+            // A class that names the pool which is there is served, and one that names none is not.
+            assert_eq!(made(&bed, in_pool("in-a", "a")).await.unwrap(), in_a);
+            assert!(room(&bed, Some("a")).await > 0);
+            assert_eq!(room(&bed, None).await, 0);
+            let status = made(&bed, creation("new", 8 * MIB)).await.unwrap_err();
+            assert_eq!(status.code(), Code::Unavailable);
+        }
         let (from, to) = (Place::at(aside).unwrap(), Place::at(&disk.path).unwrap());
         let whole = Restrictions::default();
         mount::bind(from.open().unwrap(), to.open().unwrap(), Depth::One, whole).unwrap();
@@ -78,6 +97,7 @@ async fn an_unmounted_disk_is_no_new_pool_and_its_volumes_are_not_made_elsewhere
     }
     assert_eq!(made(&bed, in_pool("in-a", "a")).await.unwrap(), in_a);
     assert_eq!(made(&bed, in_pool("in-b", "b")).await.unwrap(), in_b);
+    assert!(room(&bed, None).await > 0);
     // A pool that somebody emptied is a new one: its disk is there.
     bed.driver = None;
     fs::remove_dir_all(bed.path("b").join("pool")).unwrap();
