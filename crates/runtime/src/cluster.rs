@@ -14,12 +14,15 @@ use serde_json::{Value, json, value::RawValue};
 use crate::{
     error::{ApiError, Refusal, found},
     pace::{Answer, Pace},
-    patch::Patch,
+    patch::{Patch, merge},
     token::{self, Token, TokenRequest},
 };
 
 /// Where leases are.
 const LEASES: &str = "/apis/coordination.k8s.io/";
+
+/// How often a change that holds for any version is tried on a new one.
+const PUTS: usize = 5;
 
 /// The API server. How many requests of a process are there at once follows its answers;
 /// leases and watches are never held back.
@@ -171,8 +174,47 @@ impl Cluster {
 
     async fn patch_at<K: Kind>(&self, mut call: Call, patch: &Patch) -> Result<K, ApiError> {
         call.content_type = patch.content_type();
-        self.object(&call, Method::PATCH, patch.body().to_string().into_bytes())
-            .await
+        let body = patch.body().to_string().into_bytes();
+        let patched = self.object(&call, Method::PATCH, body).await;
+        match (patched, patch) {
+            (Err(error), Patch::Merge(change)) if error.is_forbidden() => {
+                let put = self.put_instead(call, change).await;
+                put.unwrap_or(Err(error))
+            }
+            (patched, _) => patched,
+        }
+    }
+
+    /// Does by reading and writing what a merge patch would have done: rights that were written for
+    /// the Go sidecars let claims and leases be updated, not patched. `None` if that is forbidden, too.
+    async fn put_instead<K: Kind>(
+        &self,
+        mut call: Call,
+        change: &Value,
+    ) -> Option<Result<K, ApiError>> {
+        let pinned = !change["metadata"]["resourceVersion"].is_null();
+        for _ in 0..PUTS {
+            call.content_type = "";
+            let bytes = match self.send(&call, Method::GET, Vec::new()).await {
+                Ok(bytes) => bytes,
+                Err(error) if error.is_forbidden() => return None,
+                Err(error) => return Some(Err(error)),
+            };
+            let mut object: Value = match serde_json::from_slice(&bytes) {
+                Ok(object) => object,
+                Err(error) => return Some(Err(call.error(Refusal::Unreadable(error)))),
+            };
+            merge(&mut object, change);
+            call.content_type = "application/json";
+            let body = object.to_string().into_bytes();
+            match self.object(&call, Method::PUT, body).await {
+                Err(error) if error.is_forbidden() => return None,
+                // A patch that names no version holds for any.
+                Err(error) if error.is_conflict() && !pinned => {}
+                answered => return Some(answered),
+            }
+        }
+        None
     }
 
     /// Asks for an object's deletion. An object that is gone already is fine.
@@ -466,3 +508,6 @@ impl From<Status> for Refusal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,6 +70,11 @@ impl ApiError {
         matches!(self.refusal, Refusal::AlreadyExists(_))
     }
 
+    /// We have no right to it.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self.refusal, Refusal::Refused { code: 403, .. })
+    }
+
     /// The version asked for is too old.
     pub fn is_expired(&self) -> bool {
         matches!(self.refusal, Refusal::Expired(_))

@@ -48,6 +48,27 @@ fn pin(meta: &Meta, body: &mut Value) {
     body["metadata"]["uid"] = json!(meta.uid);
 }
 
+/// What a merge patch makes of an object.
+pub(crate) fn merge(object: &mut Value, change: &Value) {
+    let Value::Object(change) = change else {
+        *object = change.clone();
+        return;
+    };
+    if !object.is_object() {
+        *object = json!({});
+    }
+    let Some(members) = object.as_object_mut() else {
+        return;
+    };
+    for (name, value) in change {
+        if value.is_null() {
+            members.remove(name);
+        } else {
+            merge(members.entry(name).or_insert(Value::Null), value);
+        }
+    }
+}
+
 /// Adds a finalizer to the very version that was looked at; `None` if it is there.
 pub fn with_finalizer<K: Kind>(seen: &K, finalizer: &str) -> Option<Patch> {
     let meta = seen.meta();
@@ -73,4 +94,29 @@ pub fn without_finalizer<K: Kind>(seen: &K, finalizer: &str) -> Option<Patch> {
         seen,
         json!({"metadata": {"finalizers": rest}}),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_merge_replaces_what_is_given_and_removes_what_is_null() {
+        for (before, change, after) in [
+            (json!({"a": 1}), json!({"b": 2}), json!({"a": 1, "b": 2})),
+            (json!({"a": 1}), json!({"a": null}), json!({})),
+            (json!({"a": [1, 2]}), json!({"a": [3]}), json!({"a": [3]})),
+            (json!({}), json!({"a": {"b": null}}), json!({"a": {}})),
+            (
+                json!({"a": "b"}),
+                json!({"a": {"c": 1}}),
+                json!({"a": {"c": 1}}),
+            ),
+            (json!({"a": {"b": 1}}), json!({"a": 2}), json!({"a": 2})),
+        ] {
+            let mut object = before.clone();
+            merge(&mut object, &change);
+            assert_eq!(object, after, "{before} with {change}");
+        }
+    }
 }

@@ -27,14 +27,16 @@ use orlop_model::{Claim, Key, Kind, Volume, VolumeAttributesClass};
 use orlop_runtime::{Backoff, Cache, Change, Outcome, Process, Queue, work};
 use tracing::{info, warn};
 
-use crate::provisioner::introduce;
+use crate::provisioner::{introduce, place_of};
 
+mod area;
 mod attributes;
 mod desk;
 mod growth;
 mod in_use;
 mod setbacks;
 
+use area::Area;
 use growth::{Ability, Moment};
 
 /// Look again at once: what was decided on had changed.
@@ -45,6 +47,8 @@ const AGAIN: Outcome = Outcome::After(Duration::ZERO);
 pub struct Config {
     /// Whether the driver is told the names of claim and volume when attributes change.
     pub extra_modify_metadata: bool,
+    /// The node whose volumes alone are looked after, for a resizer on every node.
+    pub node: Option<String>,
     /// Claims that are worked on at once.
     pub workers: usize,
     /// Waits between tries; the longest is also that of infeasible sizes and attributes.
@@ -55,6 +59,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             extra_modify_metadata: false,
+            node: None,
             workers: 10,
             retry: Backoff {
                 first: Duration::from_secs(1),
@@ -71,7 +76,14 @@ pub fn start(process: &Process, driver: Driver, config: Config) {
         let (on, driver, config) = (on.clone(), driver.clone(), config.clone());
         async move {
             let info = introduce(&driver, config.retry).await;
-            run(&on, driver, &info, config).await;
+            let area = match &config.node {
+                None => Area::Everywhere,
+                Some(node) => Area::Node {
+                    name: node.clone(),
+                    place: place_of(&driver, config.retry).await,
+                },
+            };
+            run(&on, driver, &info, area, config).await;
         }
     });
 }
@@ -81,7 +93,13 @@ pub fn suits(info: &DriverInfo) -> bool {
     Ability::of(info).is_some() || info.can(ControllerCapability::ModifyVolume)
 }
 
-async fn run(process: &Process, driver: Driver, info: &Arc<DriverInfo>, config: Config) {
+async fn run(
+    process: &Process,
+    driver: Driver,
+    info: &Arc<DriverInfo>,
+    area: Area,
+    config: Config,
+) {
     let ability = Ability::of(info);
     let modifies = info.can(ControllerCapability::ModifyVolume);
     if ability.is_none() && !modifies {
@@ -108,6 +126,7 @@ async fn run(process: &Process, driver: Driver, info: &Arc<DriverInfo>, config: 
             driver: driver.clone(),
             name: info.name.clone(),
             ability,
+            area: area.clone(),
             moment: Moment::of(info),
             volumes: process.cache(),
             users: in_use::Users::new(process, queue.clone()),
@@ -132,6 +151,7 @@ async fn run(process: &Process, driver: Driver, info: &Arc<DriverInfo>, config: 
             clock: process.clock,
             driver: driver.clone(),
             name: info.name.clone(),
+            area: area.clone(),
             volumes: process.cache(),
             classes: classes.clone(),
             setbacks: setbacks::Setbacks::default(),

@@ -83,8 +83,8 @@ impl Standing {
     }
 }
 
-/// An election of this name.
-pub(super) fn election(running: &Running, lease: &str, fallback: &str) -> Election {
+/// An election of this name, in the namespace that the originals choose.
+pub(super) fn election(running: &Running, lease: &str) -> Election {
     let namespace = running
         .namespace
         .clone()
@@ -94,7 +94,7 @@ pub(super) fn election(running: &Running, lease: &str, fallback: &str) -> Electi
         })
         .map(|namespace| namespace.trim().to_owned())
         .filter(|namespace| !namespace.is_empty())
-        .unwrap_or_else(|| fallback.to_owned());
+        .unwrap_or_else(|| "default".to_owned());
     Election {
         duration: running.duration,
         renew_deadline: running.renew_deadline,

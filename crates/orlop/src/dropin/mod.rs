@@ -13,7 +13,7 @@ mod settings;
 mod sidecars;
 mod voice;
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use anyhow::Result;
 
@@ -21,6 +21,10 @@ use flags::{Dialect, Flag, Given, Stop, parse, usage};
 use programs::{CONTROLLERS, Program, Role, Together};
 use settings::View;
 
+/// The name of the program that is all sidecars of a driver.
+const ALL_IN_ONE: &str = "csi-sidecars";
+/// What it logs, unless `-v` says otherwise.
+const LOG: &str = "warn";
 /// What a wrong command line ends with, in Go.
 const MISUSE: u8 = 2;
 
@@ -30,10 +34,19 @@ pub(crate) fn called() -> Option<ExitCode> {
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     let (own, rest) = words.split_first()?;
+    if Path::new(own)
+        .file_name()
+        .is_some_and(|name| name == ALL_IN_ONE)
+    {
+        return Some(controller(rest, LOG));
+    }
     if let Some(program) = programs::called(own) {
         return Some(stand_in(program, own, rest));
     }
     let (first, rest) = rest.split_first()?;
+    if first == ALL_IN_ONE {
+        return Some(controller(rest, LOG));
+    }
     // A path in the first place is no name.
     let program = programs::called(first).filter(|program| program.name == first)?;
     Some(stand_in(program, first, rest))

@@ -58,6 +58,8 @@ impl Part {
             }),
             Role::Resizer => Config::Resizer(resizer::Config {
                 extra_modify_metadata: view.bool("extra-modify-metadata"),
+                // The original has no such flag; beside controllers that have it, it holds for all.
+                node: view.bool("node-deployment").then(node_name).transpose()?,
                 workers: view.workers("workers")?,
                 retry: view.retry(),
             }),

@@ -45,7 +45,6 @@ pub(super) fn alone(view: &View<'_>) -> Result<()> {
         metrics,
         parts: vec![(part, Wanted::ByName)],
         lease: Box::new(move |driver| lease(role, driver)),
-        fallback: "default",
     })
 }
 
@@ -56,7 +55,7 @@ fn cluster_wide(common: &Common, metrics: &Metrics, part: &Part) -> Result<()> {
         let client = reach(common).await?;
         let name = lease(Role::SnapshotController, "");
         let running = common.running.as_ref();
-        let election = running.map(|running| election(running, &name, "default"));
+        let election = running.map(|running| election(running, &name));
         let standing = Standing::register(metrics);
         let _served = serve(common, metrics, &standing, None).await?;
         let start = |process: &Process| part.start_without_driver(process);
@@ -118,7 +117,6 @@ pub(super) fn together(given: &Given, log: &str) -> Result<()> {
         metrics,
         parts,
         lease: Box::new(|driver| format!("orlop-controller-{}", sanitise(driver))),
-        fallback: "kube-system",
     })
 }
 
@@ -145,8 +143,6 @@ struct Beside {
     metrics: Metrics,
     parts: Vec<(Part, Wanted)>,
     lease: Box<dyn Fn(&str) -> String>,
-    /// The lease's namespace where nothing tells it.
-    fallback: &'static str,
 }
 
 fn run(beside: Beside) -> Result<()> {
@@ -160,7 +156,6 @@ async fn begin(beside: Beside) -> Result<()> {
         metrics,
         parts,
         lease,
-        fallback,
     } = beside;
     let mut stop = std::pin::pin!(terminated());
     let client = reach(&common).await?;
@@ -181,7 +176,7 @@ async fn begin(beside: Beside) -> Result<()> {
     let election = common
         .running
         .as_ref()
-        .map(|running| election(running, &lease(&info.name), fallback));
+        .map(|running| election(running, &lease(&info.name)));
     let standing = Standing::register(&metrics);
     let _served = serve(&common, &metrics, &standing, Some(&driver)).await?;
     let start = |process: &Process| {

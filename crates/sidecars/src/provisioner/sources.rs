@@ -11,7 +11,7 @@ use orlop_model::{
     well_known::{CLONE_PROTECTION, SNAPSHOT_SOURCE_PROTECTION},
 };
 use orlop_runtime::{
-    ApiError, Cache, Change, Cluster, Index, Outcome, Process, Queue, Refusal, with_finalizer,
+    ApiError, Cache, Change, Cluster, Index, Outcome, Process, Queue, with_finalizer,
     without_finalizer,
 };
 use tokio::time::sleep;
@@ -213,10 +213,7 @@ impl Sources {
                     kept.for_each(|s| wake.add(Origin::Snapshot(s.key())));
                 }
                 // Snapshots aren't installed, or not for us.
-                Err(error)
-                    if error.is_not_found()
-                        || matches!(error.refusal, Refusal::Refused { code: 403, .. }) =>
-                {
+                Err(error) if error.is_not_found() || error.is_forbidden() => {
                     debug!(error = error.chain(), "no snapshots to look at");
                 }
                 Err(error) => warn!(error = error.chain(), "could not look at snapshots"),

@@ -13,6 +13,7 @@ use tracing::info;
 
 use super::{
     AGAIN, Config,
+    area::Area,
     desk::Desk,
     setbacks::{Setbacks, Verdict},
     unread, words,
@@ -40,6 +41,7 @@ pub(super) struct Attributes {
     pub(super) clock: Clock,
     pub(super) driver: Driver,
     pub(super) name: String,
+    pub(super) area: Area,
     pub(super) volumes: Cache<Volume>,
     pub(super) classes: Cache<VolumeAttributesClass>,
     pub(super) setbacks: Setbacks<String>,
@@ -83,6 +85,7 @@ impl Attributes {
 
     async fn step(&self, claim: &Claim) -> Result<Outcome, ApiError> {
         let volume = self.volumes.named(&claim.spec.volume_name);
+        let volume = volume.filter(|volume| self.area.has(volume));
         let view = View {
             driver: &self.name,
             claim,

@@ -11,6 +11,7 @@ use tracing::info;
 
 use super::{
     AGAIN, ControllerCapability, NodeCapability, VolumeExpansion,
+    area::Area,
     desk::Desk,
     in_use::Users,
     look_again,
@@ -61,6 +62,7 @@ pub(super) struct Growth {
     pub(super) name: String,
     pub(super) ability: Ability,
     pub(super) moment: Moment,
+    pub(super) area: Area,
     pub(super) volumes: Cache<Volume>,
     pub(super) users: Users,
     pub(super) setbacks: Setbacks<i64>,
@@ -130,6 +132,7 @@ impl Growth {
 
     async fn step(&self, claim: &Claim) -> Result<Outcome, ApiError> {
         let volume = self.volumes.named(&claim.spec.volume_name);
+        let volume = volume.filter(|volume| self.area.has(volume));
         let view = View {
             driver: &self.name,
             ability: self.ability,

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-const SYSTEM: &str = "kube-system";
+pub(super) const SYSTEM: &str = "kube-system";
 /// What the manifests call the driver and its class.
 const EXAMPLE: &str = "csi.example.com";
 const CLASS: &str = "example";
@@ -81,7 +81,7 @@ async fn all_are_taken_strictly(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-fn manifests() -> &'static Path {
+pub(super) fn manifests() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy"))
 }
 
@@ -106,7 +106,7 @@ async fn deploy(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-fn containers(object: &mut Value) -> Result<&mut Vec<Value>> {
+pub(super) fn containers(object: &mut Value) -> Result<&mut Vec<Value>> {
     let found = object.pointer_mut("/spec/template/spec/containers");
     found
         .and_then(Value::as_array_mut)
@@ -147,15 +147,10 @@ fn with_local_driver(stage: &Stage, mut object: Value) -> Result<Value> {
 }
 
 /// The local driver is where its volumes are, so that there is none in the controller's pods: these
-/// use the node's. And this cluster has no service network: the API server is named.
+/// use the node's.
 fn beside_the_nodes_driver(stage: &Stage, mut object: Value) -> Result<Value> {
     containers(&mut object)?.retain(|container| container["name"] != "driver");
-    for container in containers(&mut object)? {
-        container["env"] = json!([
-            {"name": "KUBERNETES_SERVICE_HOST", "value": ADDRESS},
-            {"name": "KUBERNETES_SERVICE_PORT", "value": "6443"},
-        ]);
-    }
+    name_the_server(containers(&mut object)?)?;
     for volume in volumes(&mut object)? {
         if volume["name"] == "socket" {
             let path = format!("{KUBELET_ROOT}/plugins/{}", stage.driver_name());
@@ -164,6 +159,20 @@ fn beside_the_nodes_driver(stage: &Stage, mut object: Value) -> Result<Value> {
         }
     }
     Ok(object)
+}
+
+/// Names the API server to containers: this cluster has no service network.
+pub(super) fn name_the_server(containers: &mut [Value]) -> Result<()> {
+    for container in containers {
+        let container = container.as_object_mut().context("this is no container")?;
+        let env = container.entry("env").or_insert_with(|| json!([]));
+        let env = env.as_array_mut().context("this is no environment")?;
+        env.extend([
+            json!({"name": "KUBERNETES_SERVICE_HOST", "value": ADDRESS}),
+            json!({"name": "KUBERNETES_SERVICE_PORT", "value": "6443"}),
+        ]);
+    }
+    Ok(())
 }
 
 /// Waits until somebody else than one leads; answers with who.
@@ -211,19 +220,21 @@ async fn remove(stage: &Stage) -> Result<()> {
     ] {
         stage.delete_in(SYSTEM, kind, name).await?;
     }
+    pods_are_gone(stage, &[CONTROLLER, NODE_PART]).await
+}
+
+/// Waits until no pod of these applications is left in the system's namespace.
+pub(super) async fn pods_are_gone(stage: &Stage, apps: &[&str]) -> Result<()> {
+    let is_theirs = |pod: &Value| {
+        let app = pod["metadata"]["labels"]["app"].as_str();
+        app.is_some_and(|app| apps.contains(&app))
+    };
     stage
         .bounded("the pods are gone", async {
-            loop {
-                let pods = stage.list_in(POD, SYSTEM).await?;
-                let is_ours = |pod: &Value| {
-                    let app = pod["metadata"]["labels"]["app"].as_str();
-                    app.is_some_and(|app| app == CONTROLLER || app == NODE_PART)
-                };
-                if !pods.iter().any(is_ours) {
-                    return Ok(());
-                }
+            while stage.list_in(POD, SYSTEM).await?.iter().any(is_theirs) {
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
+            Ok(())
         })
         .await
 }

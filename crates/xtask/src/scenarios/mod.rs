@@ -1,6 +1,8 @@
 //! The scenarios, one file each. `docs/development/real-kubernetes.md` tells how to add one.
 
+mod by_image;
 mod deployed;
+mod deployed_local;
 mod drop_in;
 mod embedded;
 mod go_sidecars;
@@ -10,6 +12,7 @@ mod kubelet;
 mod likeness;
 mod mock;
 mod our_control;
+mod our_snapshots;
 mod runner;
 mod sanity;
 mod suite;
@@ -49,7 +52,7 @@ enum Company {
 }
 
 /// All scenarios.
-const ALL: [Scenario; 15] = [
+const ALL: [Scenario; 18] = [
     Scenario {
         name: "sanity",
         law: "csi-sanity finds no fault with our local driver",
@@ -107,6 +110,13 @@ const ALL: [Scenario; 15] = [
         run: |stage| Box::pin(our_control::run(stage)),
     },
     Scenario {
+        name: "our-snapshots",
+        law: "with our snapshotter and snapshot controller the API server holds what it holds with the originals",
+        brought: &[],
+        company: Company::OwnSnapshots,
+        run: |stage| Box::pin(our_snapshots::run(stage)),
+    },
+    Scenario {
         name: "drop-in",
         law: "our sidecars by their old names serve our driver before a real API server",
         brought: &[],
@@ -126,6 +136,20 @@ const ALL: [Scenario; 15] = [
         brought: &[],
         company: Company::Any,
         run: |stage| Box::pin(deployed::run(stage)),
+    },
+    Scenario {
+        name: "local-nodes",
+        law: "the local driver's manifest puts it on a node, whose own sidecars make, grow and delete its volumes",
+        brought: &[],
+        company: Company::Any,
+        run: |stage| Box::pin(deployed_local::run(stage)),
+    },
+    Scenario {
+        name: "by-image",
+        law: "a driver's manifest for the Go sidecars, with their rights, needs no change but the images",
+        brought: &[],
+        company: Company::OwnSnapshots,
+        run: |stage| Box::pin(by_image::run(stage)),
     },
     Scenario {
         name: "real-loc",

@@ -76,9 +76,12 @@ impl Stage {
         Ok(program)
     }
 
-    /// Gives the images of our binary to the node.
+    /// Gives the images of our binary to the node, once for all scenarios.
     pub(crate) async fn our_images(&self) -> Result<()> {
-        crate::kube::import_ours(&self.cluster).await
+        static GIVEN: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
+        let give = || crate::kube::import_ours(&self.cluster);
+        GIVEN.get_or_try_init(give).await?;
+        Ok(())
     }
 
     /// Where containerd listens.
