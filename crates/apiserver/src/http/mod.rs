@@ -4,6 +4,7 @@
 //! It owns the words of the protocol (paths, parameters, media types, status codes); what
 //! may happen to objects is [`crate::registry`]'s to say.
 
+mod body;
 mod gate;
 mod health;
 mod inflight;
@@ -28,16 +29,17 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::header::{ACCEPT, HeaderName, HeaderValue};
+use http::header::{ACCEPT, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::BodyExt as _;
 use serde_json::json;
 
 pub use logs::{LogError, LogRequest, LogSource, LogStream};
 
+pub(crate) use self::body::HEADERS_LIMIT;
 pub(crate) use self::route::decode as decode_segment;
 
+use self::body::{BoxError, headers_length, read_body};
 use self::inflight::{InFlight, Lane};
 use self::query::Query;
 use self::route::Route;
@@ -49,17 +51,6 @@ use crate::openapi;
 use crate::protobuf;
 use crate::refusal::Refusal;
 use crate::registry::{Registry, Target};
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// The longest headers of a request that is served, together with its path.
-pub(crate) const HEADERS_LIMIT: usize = 1 << 20;
-
-/// The longest body that is read.
-const BODY_LIMIT: usize = 3 << 20;
-/// How much of a longer one is thrown away: some clients don't look at an answer before they have
-/// sent all of their body.
-const DRAINED: usize = 32 << 20;
 
 /// The API as a tower service; clones share it. It speaks for one caller: whoever holds the
 /// one that [`crate::ApiServer::service`] returns may do everything.
@@ -396,46 +387,4 @@ fn accept(parts: &Parts) -> String {
         .filter_map(|value| value.to_str().ok())
         .collect();
     all.join(",")
-}
-
-fn headers_length(parts: &Parts) -> usize {
-    let path = parts.uri.path_and_query();
-    let path = path.map_or(0, |path| path.as_str().len());
-    let line = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
-    path + parts.headers.iter().map(line).sum::<usize>()
-}
-
-async fn read_body<B>(body: B) -> Result<Bytes, Refusal>
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    let mut body = std::pin::pin!(body);
-    let mut length = 0;
-    let mut whole = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            let error: BoxError = error.into();
-            Refusal::bad_request(format!("the body could not be read: {error}"))
-        })?;
-        let Ok(piece) = frame.into_data() else {
-            continue;
-        };
-        length += piece.len();
-        if length <= BODY_LIMIT {
-            whole.push(piece);
-        } else if length <= DRAINED {
-            whole.clear();
-        } else {
-            break;
-        }
-    }
-    match (length, whole.len()) {
-        (length, _) if length > BODY_LIMIT => {
-            Err(Refusal::too_large(format_args!("limit is {BODY_LIMIT}")))
-        }
-        // One alone is taken as it is.
-        (_, 1) => Ok(whole.swap_remove(0)),
-        _ => Ok(whole.concat().into()),
-    }
 }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Key;
-use super::log::{self, LogError};
+use super::contents;
+use super::fresh;
+use super::log::LogError;
 use super::medium::{Directory, Folder};
 use super::object::Stored;
 
@@ -75,19 +77,19 @@ pub fn backup(store: &Path, to: &Path) -> Result<Summary, BackupError> {
         return Err(BackupError::NoStore { path });
     }
     let folder = Directory::open(store.to_owned()).map_err(failed(store))?;
-    let contents = loop {
-        let newest = log::newest(&folder).map_err(failed(store))?;
+    let held = loop {
+        let newest = contents::newest(&folder).map_err(failed(store))?;
         let Some(name) = newest else {
             let path = store.to_owned();
             return Err(BackupError::NoStore { path });
         };
-        match log::read(&folder, &name) {
+        match contents::read(&folder, &name) {
             // A newer one has taken its place meanwhile.
             Err(LogError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             other => break other.map_err(unreadable)?,
         }
     };
-    let objects: Vec<(Key, Arc<Stored>)> = contents
+    let objects: Vec<(Key, Arc<Stored>)> = held
         .parsed(&store.display().to_string())
         .map_err(unreadable)?
         .into_iter()
@@ -99,12 +101,12 @@ pub fn backup(store: &Path, to: &Path) -> Result<Summary, BackupError> {
             .create_new(true)
             .mode(0o600)
             .open(to)?;
-        log::write_base(contents.revision, &objects, |bytes| file.write_all(bytes))?;
+        fresh::write_base(held.revision, &objects, |bytes| file.write_all(bytes))?;
         file.sync_all()
     };
     write().map_err(failed(to))?;
     Ok(Summary {
-        revision: contents.revision,
+        revision: held.revision,
         objects: objects.len(),
     })
 }
@@ -121,20 +123,20 @@ pub fn restore(from: &Path, store: &Path) -> Result<Summary, BackupError> {
     };
     let file = File::open(from).map_err(failed(from))?;
     let name = from.display().to_string();
-    let contents = log::read_frames(BufReader::new(file), &name).map_err(unreadable)?;
-    let objects = contents.parsed(&name).map_err(unreadable)?;
+    let held = contents::read_frames(BufReader::new(file), &name).map_err(unreadable)?;
+    let objects = held.parsed(&name).map_err(unreadable)?;
     let objects: Vec<(Key, Arc<Stored>)> = objects
         .into_iter()
         .map(|(key, object)| (key, Arc::new(object)))
         .collect();
     let folder = Directory::open(store.to_owned()).map_err(failed(store))?;
-    if log::newest(&folder).map_err(failed(store))?.is_some() {
+    if contents::newest(&folder).map_err(failed(store))?.is_some() {
         let path = store.to_owned();
         return Err(BackupError::Occupied { path });
     }
-    let revision = contents.revision + REVISION_GAP;
+    let revision = held.revision + REVISION_GAP;
     let folder: Arc<dyn Folder> = Arc::new(folder);
-    log::write_new(&folder, revision, &objects)
+    fresh::write_new(&folder, revision, &objects)
         .and_then(|fresh| fresh.complete(&*folder, &[]))
         .and_then(|whole| whole.install(&folder))
         .map_err(|source| BackupError::Read {

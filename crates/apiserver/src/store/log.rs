@@ -5,28 +5,23 @@
 //! whose acknowledgement was lost. There is one file at a time. It is named for its base's
 //! revision, and a new one takes its place by a rename once all of it is on the medium.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use super::Key;
 use super::batch::Batch;
-use super::frame::{Frames, Next};
+use super::contents::{name_of, read, revision_of};
+use super::fresh::{UNFINISHED, Whole, write_new};
 use super::medium::{Appended, Folder};
-use super::object::{MalformedObject, Stored};
-use super::record::{self, FORMAT, Record};
+use super::object::MalformedObject;
+use super::record::{self, FORMAT};
 use super::state::State;
 
-const EXTENSION: &str = ".log";
-const UNFINISHED: &str = ".new";
 /// A file is written anew when its groups outweigh its base, and this much at least.
 const REWRITE_BYTES: u64 = 8 << 20;
 /// What a file must get shorter by when there is no room, to be written anew.
 const GAIN: u64 = 256 << 10;
 /// The room for the next file is made in steps of this.
 const STEP: u64 = 1 << 20;
-/// How much of a base is written at once.
-const CHUNK: usize = 1 << 20;
 
 /// Why the store's files can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -92,17 +87,6 @@ pub(super) struct Log {
     buffer: Vec<u8>,
 }
 
-/// What a file held.
-pub(super) struct Contents {
-    pub(super) revision: u64,
-    pub(super) objects: BTreeMap<Key, Vec<u8>>,
-    /// How many bytes of it are good, and how many of these are the base.
-    length: u64,
-    base: u64,
-    /// How many bytes of something else follow.
-    dropped: u64,
-}
-
 /// Why a commit didn't happen.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommitError {
@@ -164,7 +148,8 @@ impl Log {
         Ok(log)
     }
 
-    fn of(
+    /// A file that is in place.
+    pub(super) fn of(
         folder: &Arc<dyn Folder>,
         (name, file): (String, Box<dyn Appended>),
         length: u64,
@@ -260,225 +245,4 @@ impl Log {
 /// The length of a file from which on its groups outweigh its base.
 fn outweighed(base: u64) -> u64 {
     base + REWRITE_BYTES.max(base)
-}
-
-/// A new file with a whole base, not yet in use.
-#[derive(Debug)]
-pub(super) struct Fresh {
-    file: Box<dyn Appended>,
-    name: String,
-    base: u64,
-}
-
-impl Fresh {
-    /// Adds the groups since its base. If that fails nothing is lost: it isn't in use.
-    pub(super) fn complete(
-        mut self,
-        folder: &dyn Folder,
-        since: &[Vec<u8>],
-    ) -> Result<Whole, LogError> {
-        let mut length = self.base;
-        let mut run = || {
-            for group in since {
-                self.file.append(group)?;
-                length += group.len() as u64;
-            }
-            self.file.trim()?;
-            self.file.sync()
-        };
-        match run() {
-            Ok(()) => Ok(Whole {
-                fresh: self,
-                length,
-            }),
-            Err(source) => Err(given_up(folder, self.name, source)),
-        }
-    }
-}
-
-/// A new file with everything that was acknowledged.
-#[derive(Debug)]
-pub(super) struct Whole {
-    fresh: Fresh,
-    length: u64,
-}
-
-impl Whole {
-    /// Puts it in the place of whatever is there. If that fails, nobody knows which of the two a
-    /// restart finds.
-    pub(super) fn install(self, folder: &Arc<dyn Folder>) -> Result<Log, LogError> {
-        let Fresh { file, name, base } = self.fresh;
-        let run = || {
-            folder.rename(&format!("{name}{UNFINISHED}"), &name)?;
-            folder.sync()
-        };
-        if let Err(source) = run() {
-            return Err(LogError::File { name, source });
-        }
-        Ok(Log::of(folder, (name, file), self.length, base))
-    }
-}
-
-/// The room of a file that couldn't be written is needed; what can't be removed now is at the
-/// next start.
-fn given_up(folder: &dyn Folder, name: String, source: io::Error) -> LogError {
-    drop(folder.remove(&format!("{name}{UNFINISHED}")));
-    LogError::File { name, source }
-}
-
-/// Writes a base under a name that no start takes for a whole file.
-pub(super) fn write_new(
-    folder: &Arc<dyn Folder>,
-    revision: u64,
-    objects: &[(Key, Arc<Stored>)],
-) -> Result<Fresh, LogError> {
-    let name = name_of(revision);
-    let run = || {
-        let mut file = folder.create(&format!("{name}{UNFINISHED}"))?;
-        let base = write_base(revision, objects, |bytes| file.append(bytes))?;
-        file.sync()?;
-        Ok((file, base))
-    };
-    match run() {
-        Ok((file, base)) => Ok(Fresh { file, name, base }),
-        Err(source) => Err(given_up(&**folder, name, source)),
-    }
-}
-
-/// Writes a base piece by piece; returns its length.
-pub(super) fn write_base(
-    revision: u64,
-    objects: &[(Key, Arc<Stored>)],
-    mut append: impl FnMut(&[u8]) -> io::Result<()>,
-) -> io::Result<u64> {
-    let mut buffer = Vec::new();
-    let mut length = 0;
-    record::begin(&mut buffer);
-    for (key, object) in objects {
-        record::object(&mut buffer, key, object);
-        if buffer.len() >= CHUNK {
-            append(&buffer)?;
-            length += buffer.len() as u64;
-            buffer.clear();
-        }
-    }
-    record::base(&mut buffer, revision, objects.len() as u64);
-    append(&buffer)?;
-    Ok(length + buffer.len() as u64)
-}
-
-/// The newest file of a folder.
-pub(super) fn newest(folder: &dyn Folder) -> io::Result<Option<String>> {
-    let names = folder.list()?;
-    let newest = names.iter().filter_map(|name| revision_of(name)).max();
-    Ok(newest.map(name_of))
-}
-
-/// Reads a file up to its last whole group.
-pub(super) fn read(folder: &dyn Folder, name: &str) -> Result<Contents, LogError> {
-    let failed = |source| LogError::File {
-        name: name.to_owned(),
-        source,
-    };
-    let reader = folder.read(name).map_err(failed)?;
-    read_frames(reader, name)
-}
-
-/// Reads what a file holds, from wherever it comes.
-pub(super) fn read_frames(reader: impl io::Read, name: &str) -> Result<Contents, LogError> {
-    let mut frames = Frames::new(reader);
-    let mut contents = Contents {
-        revision: 0,
-        objects: BTreeMap::new(),
-        length: 0,
-        base: 0,
-        dropped: 0,
-    };
-    let mut begun = false;
-    loop {
-        let at = frames.good();
-        let damaged = || LogError::Damaged {
-            name: name.to_owned(),
-            at,
-        };
-        let next = frames.next().map_err(|source| LogError::File {
-            name: name.to_owned(),
-            source,
-        })?;
-        let payload = match next {
-            Next::Frame(payload) => payload,
-            // A base is whole before its file gets its name.
-            Next::End { unfinished } if contents.base > 0 => {
-                contents.dropped = unfinished;
-                break;
-            }
-            Next::End { .. } | Next::Damage => return Err(damaged()),
-        };
-        match (record::read(&payload).ok_or_else(damaged)?, begun) {
-            (Record::Begin { format }, false) if format > FORMAT => {
-                return Err(LogError::Format {
-                    name: name.to_owned(),
-                    found: format,
-                });
-            }
-            (Record::Begin { .. }, false) => begun = true,
-            (Record::Object { key, object }, true) if contents.base == 0 => {
-                contents.objects.insert(key, object.to_vec());
-            }
-            (Record::Base { revision, objects }, true) if contents.base == 0 => {
-                if objects != contents.objects.len() as u64 {
-                    return Err(damaged());
-                }
-                contents.revision = revision;
-                contents.base = frames.good();
-            }
-            (Record::Group { revision, changes }, true) if contents.base > 0 => {
-                if revision <= contents.revision {
-                    return Err(damaged());
-                }
-                contents.revision = revision;
-                for (key, object) in changes {
-                    match object {
-                        Some(object) => contents.objects.insert(key, object.to_vec()),
-                        None => contents.objects.remove(&key),
-                    };
-                }
-            }
-            _ => return Err(damaged()),
-        }
-        contents.length = frames.good();
-    }
-    Ok(contents)
-}
-
-impl Contents {
-    /// The objects, read.
-    pub(super) fn parsed(&self, name: &str) -> Result<Vec<(Key, Stored)>, LogError> {
-        let parse = |(key, object): (&Key, &Vec<u8>)| match Stored::from_disk(object) {
-            Ok(object) => Ok((key.clone(), object)),
-            Err(source) => Err(LogError::Object {
-                name: name.to_owned(),
-                key: key.to_string(),
-                source,
-            }),
-        };
-        self.objects.iter().map(parse).collect()
-    }
-
-    fn state(&self, name: &str) -> Result<State, LogError> {
-        let mut state = State::new(self.revision);
-        for (key, object) in self.parsed(name)? {
-            state.load(&key, object);
-        }
-        Ok(state)
-    }
-}
-
-fn name_of(revision: u64) -> String {
-    format!("{revision:020}{EXTENSION}")
-}
-
-fn revision_of(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(EXTENSION)?;
-    digits.parse().ok().filter(|_| digits.len() == 20)
 }

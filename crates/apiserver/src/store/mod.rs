@@ -8,8 +8,12 @@
 mod audience;
 mod backup;
 mod batch;
+mod contents;
 mod feed;
 mod frame;
+mod fresh;
+#[cfg(test)]
+mod full;
 mod health;
 mod key;
 mod log;

@@ -14,8 +14,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::audience::Herald;
 use super::batch::{Batch, Write};
+use super::fresh::{Fresh, write_new};
 use super::health::is_full;
-use super::log::{CommitError, Fresh, Log, LogError, write_new};
+use super::log::{CommitError, Log, LogError};
 use super::object::Stored;
 use super::state::State;
 use super::{Health, WriteError};

@@ -220,6 +220,21 @@ async fn what_is_too_long_is_refused() {
 }
 
 #[tokio::test]
+async fn a_client_that_sends_all_before_it_looks_is_told_that_it_is_too_long() {
+    let server = server(Limits::default()).await;
+    let sent = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = std::sync::Arc::clone(&sent);
+    let pieces = futures::stream::iter((0..16).map(move |_| {
+        count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        Ok::<_, std::io::Error>(Bytes::from_static(&[b'x'; MIB]))
+    }));
+    let request = request("POST", MAPS, "application/json", Body::from_stream(pieces));
+    let (code, ..) = refused(ask(&server, request).await).await;
+    assert_eq!(code, 413);
+    assert_eq!(sent.load(std::sync::atomic::Ordering::SeqCst), 16);
+}
+
+#[tokio::test]
 async fn what_is_nested_too_deep_is_refused_in_every_format() {
     let server = server(Limits::default()).await;
     let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
