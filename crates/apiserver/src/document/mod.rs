@@ -6,6 +6,7 @@
 
 mod json;
 mod scalar;
+mod surrogates;
 #[cfg(test)]
 mod tests;
 mod yaml;
@@ -71,9 +72,10 @@ pub(crate) fn read(form: Form, body: &Bytes) -> Result<Document, Unreadable> {
     let mut source = Source::default();
     let value = match form {
         Form::Json => {
-            let (value, repeated) = json::read(body)?;
+            let body = surrogates::mended(body);
+            let (value, repeated) = json::read(&body)?;
             source.repeated = repeated;
-            source.text = Some(body.clone());
+            source.text = Some(body);
             value
         }
         Form::Yaml => {

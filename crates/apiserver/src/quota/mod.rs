@@ -130,10 +130,9 @@ impl Quotas {
     pub(crate) fn used(&self, store: &Store, namespace: &str) -> Vec<(Value, Amounts)> {
         let mut books = self.books();
         let state = store.read();
-        let kept = |name: &String| state.get(&Key::new(RESOURCE, namespace, name)).is_some();
         books
             .tallies
-            .retain(|(own, name), _| own != namespace || kept(name));
+            .retain(|(place, name), _| state.get(&Key::new(RESOURCE, place, name)).is_some());
         quotas(&state, namespace)
             .map(|quota| {
                 let tally = books.tally(&state, namespace, Rules::read(&quota));

@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::names::{self, NameFormat};
-use super::{Registry, Target, WriteOptions, Written, convert, identity, metadata, strategy, text};
+use super::{
+    Part, Registry, Target, WriteOptions, Written, convert, identity, metadata, strategy, text,
+};
 use crate::admission;
 use crate::definitions;
 use crate::kinds::KindInfo;
@@ -95,7 +97,7 @@ impl Registry {
             self.await_default_account(&object).await;
         }
         let object = self.prepare_create(&target, object, options, fields)?;
-        let room = self.make_room(&target, (None, &object))?;
+        let room = self.make_room(&target, Part::Main, (None, &object))?;
         let key = target.key();
         if options.dry_run {
             return match self.store.get(&key) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Registry, Target};
+use super::{Part, Registry, Target, text};
 use crate::admission;
 use crate::quota::Reservation;
 use crate::refusal::Refusal;
@@ -16,10 +16,16 @@ impl Registry {
     pub(super) fn make_room(
         &self,
         target: &Target,
+        part: Part,
         (before, after): (Option<(u64, &Value)>, &Value),
     ) -> Result<Option<Reservation>, Refusal> {
-        let is_new = before.is_none();
-        admission::admit_limits(&self.store.read(), target, is_new, after)?;
+        // A range that came later must not keep an object from being told of, or from going.
+        let going = before
+            .is_some_and(|(_, before)| !text(before, "/metadata/deletionTimestamp").is_empty());
+        if part == Part::Main && !going {
+            let is_new = before.is_none();
+            admission::admit_limits(&self.store.read(), target, is_new, after)?;
+        }
         self.quotas.reserve(&self.store, target, (before, after))
     }
 

@@ -162,7 +162,7 @@ impl Registry {
                 && quota::heeds(convert::stored_kind(target.kind), part)
             {
                 let before = (stored.revision, &stored.value());
-                room = self.make_room(target, (Some(before), after))?;
+                room = self.make_room(target, part, (Some(before), after))?;
             }
             let (change, result) = match step {
                 Edited::Same => return Ok(Written::Updated(stored)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, ResourceQuota};
+use k8s_openapi::api::core::v1::{LimitRange, PersistentVolumeClaim, ResourceQuota};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, WatchParams};
 use orlop_apiserver::{ApiServer, Config, Storage};
 use serde_json::{Value, json};
@@ -155,4 +155,29 @@ async fn pods_that_have_ended_make_room() {
         .unwrap();
     create(&pods, &pod("b")).await;
     tells(&quotas, &[("count/pods", "2"), ("pods", "1")]).await;
+}
+
+#[tokio::test]
+async fn a_range_that_came_later_keeps_nobody_from_going() {
+    let cluster = cluster().await;
+    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(cluster.client.clone());
+    let ranges: Api<LimitRange> = Api::default_namespaced(cluster.client.clone());
+    create(&claims, &claim("c")).await;
+    let limit = json!({ "type": "PersistentVolumeClaim", "max": { "storage": "1Mi" } });
+    let range = json!({ "metadata": { "name": "r" }, "spec": { "limits": [limit] } });
+    create(&ranges, &of(range)).await;
+    let params = PatchParams::default();
+    let labelled = Patch::Merge(json!({ "metadata": { "labels": { "a": "b" } } }));
+    let (_, _, message) = refusal(claims.patch("c", &params, &labelled).await.unwrap_err());
+    assert_eq!(
+        message,
+        "persistentvolumeclaims \"c\" is forbidden: maximum storage usage per \
+         PersistentVolumeClaim is 1Mi, but request is 1Gi"
+    );
+    let bound = Patch::Merge(json!({ "status": { "phase": "Bound" } }));
+    claims.patch_status("c", &params, &bound).await.unwrap();
+    claims.delete("c", &DeleteParams::default()).await.unwrap();
+    let unprotected = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    claims.patch("c", &params, &unprotected).await.unwrap();
+    assert!(claims.get_opt("c").await.unwrap().is_none());
 }
