@@ -1,5 +1,6 @@
 //! The schema table as OpenAPI schemas.
 
+use super::descriptions;
 use crate::kinds::{KindInfo, Kinds};
 use crate::schema::{Field, ListPatch, ListType, Scalar, Shape, Type, full_name, schema};
 use serde_json::{Map, Value, json};
@@ -52,7 +53,13 @@ fn add_kind(kind: &KindInfo, dialect: Dialect, found: &mut Map<String, Value>) {
     let name = full_name(kind);
     match (kind.custom, schema().named(&name)) {
         (Some(custom), _) => {
-            found.insert(name.clone(), defined(&custom.openapi, dialect));
+            let mut own = defined(&custom.openapi, dialect);
+            if !custom.selectable.is_empty() {
+                let field = |path: &&str| json!({"fieldPath": path});
+                let fields: Vec<Value> = custom.selectable.iter().map(field).collect();
+                own["x-kubernetes-selectable-fields"] = fields.into();
+            }
+            found.insert(name.clone(), own);
             add_referenced(&schema().metadata(), dialect, found);
         }
         (None, Some(ty)) => add_type(ty, dialect, found),
@@ -95,6 +102,9 @@ fn defined(written: &Value, dialect: Dialect) -> Value {
     properties["apiVersion"] = json!({"type": "string"});
     properties["kind"] = json!({"type": "string"});
     properties["metadata"] = dialect.reference("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
+    for name in ["apiVersion", "kind", "metadata"] {
+        properties[name]["description"] = descriptions::common(name).into();
+    }
     schema
 }
 
@@ -106,7 +116,12 @@ fn add_type(ty: &Type, dialect: Dialect, found: &mut Map<String, Value>) {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for (name, field) in &ty.fields {
-        properties.insert((*name).to_owned(), property(field, dialect));
+        let mut value = property(field, dialect);
+        // Clients explain from version 3.
+        if let (Dialect::V3, Some(text)) = (dialect, descriptions::of(ty, name)) {
+            value["description"] = text.into();
+        }
+        properties.insert((*name).to_owned(), value);
         if field.required {
             required.push(*name);
         }

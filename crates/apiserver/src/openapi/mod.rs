@@ -5,6 +5,7 @@
 //! made anew for each request: clients cache them by the index's hash.
 
 mod components;
+mod descriptions;
 mod paths;
 mod protobuf;
 #[cfg(test)]
@@ -87,6 +88,7 @@ fn info() -> Value {
 fn hash(kinds: &Kinds) -> String {
     let mut hasher = Sha256::new();
     hasher.update(env!("CARGO_PKG_VERSION"));
+    hasher.update(descriptions::TEXT);
     hasher.update(format!(
         "{:?}{:?}",
         kinds.all().collect::<Vec<_>>(),

@@ -95,6 +95,17 @@ async fn a_users_own_kind_is_served_like_any_other() {
     assert_eq!(head, ["NAME", "CLAIM", "READY", "AGE"]);
     let explained = served.kubectl("explain backup.spec").await;
     assert!(explained.contains("What to copy."), "{explained}");
+    // As kinds of the server's own are.
+    let explained = served.kubectl("explain pvc.spec.resources").await;
+    for part in [
+        "requests",
+        "How much storage is asked for.",
+        "The least that is needed",
+    ] {
+        assert!(explained.contains(part), "{explained}");
+    }
+    let explained = served.kubectl("explain --recursive sc").await;
+    assert!(explained.contains("volumeBindingMode"), "{explained}");
 
     // The status is a part of its own, and the generation counts the rest.
     served
