@@ -223,7 +223,7 @@ impl Witness {
 
     /// A snapshot is about to be deleted.
     pub fn before_uncut(&self, id: &str) {
-        self.judge(|objects, _| snapshots::uncut(objects, id));
+        self.judge(|objects, facts| snapshots::uncut(objects, facts, id));
     }
 
     /// A group is about to be cut.
@@ -233,7 +233,7 @@ impl Witness {
 
     /// A group is about to be deleted.
     pub fn before_uncut_group(&self, id: &str) {
-        self.judge(|objects, _| snapshots::uncut_group(objects, id));
+        self.judge(|objects, facts| snapshots::uncut_group(objects, facts, id));
     }
 
     /// A pod's processes run, or do so no more.

@@ -222,7 +222,13 @@ pub(super) fn attachment_gone(
 ) -> Vec<Breach> {
     let node = &attachment.spec.node_name;
     let volume = objects.volumes.get(attachment.volume_name());
+    let finalizer = well_known::attacher_finalizer(driver::NAME);
+    let asked = attachment.metadata.has_finalizer(&finalizer) || attachment.status.attached;
     let Some(id) = volume.and_then(handle) else {
+        if !asked {
+            // Nobody was ever asked to attach it.
+            return Vec::new();
+        }
         let what = format!("an attachment to {node} outlived its volume's object");
         return breach("I27", what);
     };

@@ -57,7 +57,11 @@ pub(super) fn cut_group(objects: &Objects, name: &str) -> Vec<Breach> {
 }
 
 /// I03 and I04: only what nobody has, nobody uses and nobody wants to keep is deleted.
-pub(super) fn uncut(objects: &Objects, id: &str) -> Vec<Breach> {
+pub(super) fn uncut(objects: &Objects, facts: &Facts, id: &str) -> Vec<Breach> {
+    if !facts.snapshots.contains(id) {
+        // Asked once more, for what is gone.
+        return Vec::new();
+    }
     let mut contents = objects.contents.values();
     let Some(content) = contents.find(|content| content.handle() == Some(id)) else {
         return breach("I04", format!("DeleteSnapshot {id} of no content"));
@@ -94,7 +98,10 @@ pub(super) fn uncut(objects: &Objects, id: &str) -> Vec<Breach> {
 }
 
 /// I03 and I04: the same for a group.
-pub(super) fn uncut_group(objects: &Objects, id: &str) -> Vec<Breach> {
+pub(super) fn uncut_group(objects: &Objects, facts: &Facts, id: &str) -> Vec<Breach> {
+    if !facts.groups.contains(id) {
+        return Vec::new();
+    }
     let mut contents = objects.group_contents.values();
     let Some(content) = contents.find(|content| content.handle() == Some(id)) else {
         return breach(
