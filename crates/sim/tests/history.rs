@@ -185,14 +185,35 @@ fn growth_that_can_not_be_written_down_is_tried_again() {
 /// doesn't say yet that the node is to do its part.
 #[test]
 fn a_node_grows_a_file_system_once_and_only_when_the_claim_says_so() {
-    let calm = run(&growing(), &Plan::calm(), SEED);
-    let told = calls_of(&calm, Member::Resizer, "PATCH /api/v1/persistentvolumes/");
-    let enlarged = told.first().expect("the volume is enlarged").number;
-    let plan = Plan::one(Member::Resizer, enlarged, Fault::Crash(Phase::After));
-    let report = run(&growing(), &plan, SEED);
-    must_be(&report, &calm.end);
-    let grown = calls_of(&report, Member::Node(1), "NodeExpandVolume");
-    assert_eq!(grown.len(), 1, "{}", report.trace);
+    // The resizer dies in between, and a pod comes to the node just then.
+    let meanwhile = Scenario::new("growing as a pod comes", |user| {
+        Box::pin(async move {
+            user.class("Immediate", "Delete").await;
+            user.claim("data").await;
+            user.until_bound("data").await?;
+            user.resize("data", "2Gi").await;
+            user.until("the volume's object is larger", |objects| {
+                let mut volumes = objects.volumes.values();
+                volumes.any(|volume| volume.capacity_bytes() == 2 << 30)
+            })
+            .await?;
+            user.pod("web", "data").await;
+            user.until_size("data", "2Gi").await?;
+            user.until_running("web").await?;
+            user.delete_pod("web").await;
+            user.until_nothing_attached().await
+        })
+    });
+    for story in [meanwhile, growing()] {
+        let calm = run(&story, &Plan::calm(), SEED);
+        let told = calls_of(&calm, Member::Resizer, "PATCH /api/v1/persistentvolumes/");
+        let enlarged = told.first().expect("the volume is enlarged").number;
+        let plan = Plan::one(Member::Resizer, enlarged, Fault::Crash(Phase::After));
+        let report = run(&story, &plan, SEED);
+        must_be(&report, &calm.end);
+        let grown = calls_of(&report, Member::Node(1), "NodeExpandVolume");
+        assert_eq!(grown.len(), 1, "{}", report.trace);
+    }
 }
 
 /// Found by the matrix: a resizer that had been deposed changed the volume after its successor
