@@ -105,6 +105,7 @@ async fn a_volume_without_a_claim_is_left_alone_and_others_are_served() {
     assert_eq!(world.fake.calls("DeleteVolume"), 0);
     let all = world.cluster.list::<Volume>(None).await;
     assert_eq!(all.expect("it answers").len(), 3);
+    assert_eq!(world.panics(), [""; 0]);
 }
 
 /// external-provisioner PR 604 and #330: a secret reaches the driver, also after the class that
@@ -203,6 +204,32 @@ async fn an_attachment_that_was_made_anew_is_judged_anew() {
     }
     sleep(Duration::from_secs(60)).await;
     assert!(world.fake.state().published.is_empty());
+}
+
+/// external-attacher#165: a driver that could not detach is asked again, and until it could the
+/// attachment stays.
+#[tokio::test(start_paused = true)]
+async fn a_detachment_that_failed_is_not_taken_for_done() {
+    let mut world = World::new().await;
+    world.start(Fuse::never());
+    world.add_claim("fast").await;
+    world.until_settled().await;
+    world.attach("n1").await;
+    world.until_attached("n1").await;
+    let refusals = [Code::Internal, Code::NotFound].map(Mishap::Refuse);
+    world.fake.state().unpublish.extend(refusals);
+    let key = Key::cluster("at-n1");
+    world.delete::<VolumeAttachment>(&key).await;
+    world
+        .until("it is gone", |cluster, fake| async move {
+            let key = Key::cluster("at-n1");
+            let there = cluster.get::<VolumeAttachment>(&key).await?;
+            let attached = !fake.state().published.is_empty();
+            assert!(there.is_some() || !attached, "its object went first");
+            Ok(there.is_none())
+        })
+        .await;
+    assert_eq!(world.fake.calls("ControllerUnpublishVolume"), 3);
 }
 
 /// external-attacher#587: the attacher dies after the volume is off and before that is written
