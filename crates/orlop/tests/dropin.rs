@@ -301,6 +301,8 @@ spec:
         &kubeconfig,
     ]);
     assert_eq!(code, Some(2), "{error}");
+    let waits = "waiting for a CSI driver at /nowhere, for 1 s more\n";
+    assert!(error.starts_with(waits), "{error}");
     drop(driver);
     until("the probe to tell", || {
         get(probe_port, "/healthz").filter(|text| text.starts_with("HTTP/1.1 500"))

@@ -139,11 +139,48 @@ struct Entry {
 /// Who waits, and for how long; clones share it.
 #[derive(Clone)]
 pub(crate) struct Patience {
-    controller: &'static str,
     retry: Backoff,
     clock: Clock,
+    ledger: Arc<Ledger>,
+}
+
+/// Those who wait. With a controller that ends, because it leads no more, its waits end too.
+struct Ledger {
+    controller: &'static str,
     metrics: RetryMetrics,
-    entries: Arc<Mutex<BTreeMap<String, Entry>>>,
+    entries: Mutex<BTreeMap<String, Entry>>,
+}
+
+impl Ledger {
+    fn waiting(&self, setback: Setback) -> Gauge {
+        let labels = Waiting {
+            controller: self.controller,
+            reason: setback.word(),
+        };
+        self.metrics.waiting.get_or_create(&labels).clone()
+    }
+
+    fn tell_next(&self, entries: &BTreeMap<String, Entry>) {
+        let next = entries.values().map(|entry| entry.due).min();
+        let labels = Controller {
+            controller: self.controller,
+        };
+        self.metrics
+            .next
+            .get_or_create(&labels)
+            .set(next.unwrap_or(0));
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        let entries = self.entries.get_mut();
+        let entries = std::mem::take(entries.unwrap_or_else(PoisonError::into_inner));
+        for entry in entries.values() {
+            self.waiting(entry.setback).dec();
+        }
+        self.tell_next(&BTreeMap::new());
+    }
 }
 
 impl Patience {
@@ -154,16 +191,19 @@ impl Patience {
         metrics: RetryMetrics,
     ) -> Self {
         Self {
-            controller,
             retry,
             clock,
-            metrics,
-            entries: Arc::default(),
+            ledger: Arc::new(Ledger {
+                controller,
+                metrics,
+                entries: Mutex::default(),
+            }),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        let entries = self.ledger.entries.lock();
+        entries.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A try failed: how long to wait before the next.
@@ -171,7 +211,7 @@ impl Patience {
         let mut entries = self.lock();
         let failures = match entries.get(who) {
             Some(entry) => {
-                self.waiting(entry.setback).dec();
+                self.ledger.waiting(entry.setback).dec();
                 entry.failures.saturating_add(1)
             }
             None => 1,
@@ -179,7 +219,7 @@ impl Patience {
         let wait = setback.wait(self.retry, failures, who);
         let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
         let due = self.clock.now().as_second().saturating_add(seconds);
-        self.waiting(setback).inc();
+        self.ledger.waiting(setback).inc();
         entries.insert(
             who.to_owned(),
             Entry {
@@ -188,7 +228,7 @@ impl Patience {
                 due,
             },
         );
-        self.tell_next(&entries);
+        self.ledger.tell_next(&entries);
         wait
     }
 
@@ -196,8 +236,8 @@ impl Patience {
     pub(crate) fn forget(&self, who: &str) {
         let mut entries = self.lock();
         if let Some(entry) = entries.remove(who) {
-            self.waiting(entry.setback).dec();
-            self.tell_next(&entries);
+            self.ledger.waiting(entry.setback).dec();
+            self.ledger.tell_next(&entries);
         }
     }
 
@@ -220,25 +260,6 @@ impl Patience {
                 Outcome::After(wait)
             }
         }
-    }
-
-    fn waiting(&self, setback: Setback) -> Gauge {
-        let labels = Waiting {
-            controller: self.controller,
-            reason: setback.word(),
-        };
-        self.metrics.waiting.get_or_create(&labels).clone()
-    }
-
-    fn tell_next(&self, entries: &BTreeMap<String, Entry>) {
-        let next = entries.values().map(|entry| entry.due).min();
-        let labels = Controller {
-            controller: self.controller,
-        };
-        self.metrics
-            .next
-            .get_or_create(&labels)
-            .set(next.unwrap_or(0));
     }
 }
 

@@ -27,6 +27,7 @@ mod claims;
 mod decide;
 mod intent;
 mod metrics;
+mod migration;
 pub(crate) mod parameters;
 mod places;
 mod prepare;

@@ -90,6 +90,7 @@ pub fn start(process: &Process, config: Config) {
             until_served::<VolumeSnapshotContent>(&on.cluster).await;
             until_served::<VolumeSnapshotClass>(&on.cluster).await;
             info!("looking after snapshots");
+            config.metrics.begin_anew();
             let shop = Arc::new(Shop::new(&on, config.clone()));
             let groups = async {
                 if config.groups {
@@ -133,7 +134,7 @@ fn feed_snapshots(shop: &Shop, wishes: &Queue<Key>, contents: &Queue<Key>, sourc
     shop.snapshots.subscribe(move |change| {
         let snapshot = change.object();
         if let Change::Deleted(old) = change {
-            metrics.cancel(&old.metadata.uid);
+            metrics.gone(&old.metadata.uid);
         }
         if let Some(claim) = &snapshot.spec.source.persistent_volume_claim_name {
             let (over, key) = match change {
@@ -196,7 +197,7 @@ async fn run_groups(process: &Process, shop: &Arc<Shop>) {
             }
         }
         Change::Deleted(old) => {
-            on.config.metrics.cancel(&old.metadata.uid);
+            on.config.metrics.gone(&old.metadata.uid);
             // Its members waited for it.
             let all = on.snapshots.all();
             let members = all.iter().filter(|one| single::is_member_of(one, old));

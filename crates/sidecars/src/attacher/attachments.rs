@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
 use orlop_csi::{
     CallError, Driver,
     client::ControllerCapability,
@@ -28,6 +29,9 @@ use crate::{
     insist::insist,
     patience::{Patience, Setback},
 };
+
+/// An error that is told already is told again after so long.
+const FRESH: SignedDuration = SignedDuration::from_mins(5);
 
 /// Look again at once: what was decided on had changed.
 const AGAIN: Outcome = Outcome::After(std::time::Duration::ZERO);
@@ -356,8 +360,20 @@ impl Attachments {
         };
         let message = format!("{reason}; next try in {}", spoken(wait));
         warn!(attachment = name, reason = message, "it failed");
+        let now = self.clock.now_seconds();
+        let status = &attachment.status;
+        let told = if attachment.metadata.is_deleting() {
+            status.detach_error.as_ref()
+        } else {
+            status.attach_error.as_ref()
+        };
+        let fresh = |time: &Timestamp| now.duration_since(*time) < FRESH;
+        if told.is_some_and(|told| told.message == message && told.time.as_ref().is_some_and(fresh))
+        {
+            return Ok(Outcome::After(wait));
+        }
         let error = VolumeError {
-            time: Some(self.clock.now_seconds()),
+            time: Some(now),
             message,
             error_code: failure.code(),
         };

@@ -59,4 +59,9 @@ async fn who_waits_and_until_when_is_shown() {
     assert!(has(&text, &format!("{failed} 0")), "{text}");
     assert!(has(&text, &format!("{next} 1300")), "{text}");
     assert_eq!(patience.after("a", Setback::Failed).as_secs(), 1, "anew");
+    // Who leads no more waits for nothing.
+    drop(patience);
+    let text = shown(&registry);
+    assert!(has(&text, &format!("{failed} 0")), "{text}");
+    assert!(has(&text, &format!("{next} 0")), "{text}");
 }

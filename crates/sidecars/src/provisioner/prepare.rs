@@ -14,7 +14,7 @@ use orlop_model::{Claim, Key, StorageClass, VolumeAttributesClass};
 use orlop_runtime::{ApiError, Cluster};
 
 use super::{
-    Config, intent,
+    Config, intent, migration,
     parameters::Parameters,
     places::Places,
     request::{Ask, Plan, Refusal},
@@ -145,6 +145,7 @@ impl Prepare {
         if !info.can(ControllerCapability::GetCapacity) {
             return Ok(true);
         }
+        let class = migration::translate(class, &self.name).map_err(Refusal::from)?;
         let parameters = Parameters::parse(&class.parameters).map_err(Refusal::from)?;
         let place = self.here.clone();
         let request = GetCapacityRequest {
@@ -163,6 +164,8 @@ impl Prepare {
         class: &StorageClass,
     ) -> Result<(Arc<Plan>, Option<Found>), Unready> {
         let driver = self.driver.info().await?;
+        let class = migration::translate(class, &self.name).map_err(Refusal::from)?;
+        let class = &*class;
         let place = match &self.places {
             None => None,
             Some(places) => places.requirement(&self.name, &self.config, claim, class)?,

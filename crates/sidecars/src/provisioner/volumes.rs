@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::{
-    AGAIN, Config, ParameterError,
+    AGAIN, Config, ParameterError, migration,
     reclaim::{self, Step, View},
     request, topology,
 };
@@ -223,6 +223,7 @@ impl Volumes {
         let (Some(class), Some(claim)) = (class, &volume.spec.claim_ref) else {
             return Ok(None);
         };
+        let class = migration::translate(&class, &self.name)?;
         request::deletion_secret(&class, &volume.metadata.name, &claim.key())
     }
 }

@@ -112,6 +112,13 @@ impl Metrics {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whatever a forerunner had under way is its own business no more.
+    pub(super) fn begin_anew(&self) {
+        let mut begun = self.lock();
+        begun.clear();
+        self.count(&begun);
+    }
+
     /// An operation begins, unless it is under way. `prefix` is the kind's, before `Snapshot`;
     /// the driver may not be known yet.
     pub(super) fn begin(
@@ -143,8 +150,8 @@ impl Metrics {
         self.count(&begun);
     }
 
-    /// Whom it was done for is gone.
-    pub(super) fn cancel(&self, uid: &str) {
+    /// Whom it was done for is gone. That may be heard of before the answer to what let it go.
+    pub(super) fn gone(&self, uid: &str) {
         let mut begun = self.lock();
         self.end(&mut begun, uid);
         self.count(&begun);
@@ -157,7 +164,11 @@ impl Metrics {
             Operation::Delete,
         ] {
             if let Some(one) = begun.remove(&(uid.to_owned(), what)) {
-                self.observe(&one, what, None, "cancel");
+                let status = match what {
+                    Operation::Delete => "success",
+                    Operation::Create | Operation::CreateAndReady => "cancel",
+                };
+                self.observe(&one, what, None, status);
             }
         }
     }
@@ -229,6 +240,18 @@ mod tests {
         ] {
             assert!(text.contains(&line), "{line} is not in\n{text}");
         }
+        // Its end may be heard of first.
+        metrics.begin(
+            "v",
+            Operation::Delete,
+            ("", Type::PreProvisioned),
+            Some("d"),
+        );
+        metrics.gone("v");
+        metrics.succeed("v", Operation::Delete, None);
+        let text = shown(&registry);
+        let line = line("DeleteSnapshot", "success").replace("dynamic", "pre-provisioned");
+        assert!(text.contains(&line), "{line} is not in\n{text}");
         let sum = "operation_name=\"CreateSnapshot\",snapshot_type=\"dynamic\",\
                    operation_status=\"success\"} 3";
         assert!(text.contains(sum), "{text}");

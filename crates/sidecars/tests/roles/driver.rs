@@ -51,6 +51,8 @@ pub(crate) struct State {
     pub(crate) modify: VecDeque<Mishap>,
     pub(crate) capabilities: Vec<controller_capability::rpc::Type>,
     pub(crate) topology: bool,
+    /// Whether the driver forgets to say what it made.
+    pub(crate) nameless: bool,
     /// What volumes are short of.
     pub(crate) shortfall: i64,
     pub(crate) publish_requests: Vec<ControllerPublishVolumeRequest>,
@@ -236,7 +238,7 @@ impl Controller for Fake {
             CreateVolumeResponse {
                 volume: Some(Volume {
                     capacity_bytes: asked - state.shortfall,
-                    volume_id: id,
+                    volume_id: if state.nameless { String::new() } else { id },
                     volume_context: BTreeMap::from([("shelf".into(), "3".into())]),
                     accessible_topology,
                     content_source: request.volume_content_source.filter(|_| state.fills),
