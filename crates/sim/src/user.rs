@@ -178,8 +178,15 @@ impl User {
             .await;
     }
 
-    /// Deletes a claim, and creates another of its name as soon as that is free.
+    /// Deletes a claim, if it is there, and creates another of its name as soon as that is free.
     pub async fn replace_claim(&self, name: &str) {
+        let key = Key::namespaced("default", name);
+        if !self
+            .witness
+            .objects(|objects| objects.claims.contains_key(&key))
+        {
+            return;
+        }
         self.delete_claim(name).await;
         let (user, name) = (self.clone(), name.to_owned());
         tokio::spawn(async move {
