@@ -75,7 +75,8 @@ impl Audit {
     /// Writes the policy of what is logged; answers with the server's flags besides.
     pub(super) fn prepare(folder: &Path) -> Result<(Self, Vec<String>)> {
         let (policy, log) = (folder.join("audit.json"), folder.join("audit.log"));
-        let mut resources = vec!["events".to_owned(), "secrets".to_owned()];
+        // Whoever looks for the users of a claim asks for pods.
+        let mut resources = ["events", "pods", "secrets"].map(str::to_owned).to_vec();
         for name in ["persistentvolumeclaims", "persistentvolumes"] {
             resources.extend([name.to_owned(), format!("{name}/*")]);
         }
