@@ -2,7 +2,8 @@
 //!
 //! Both have the same type of file system, and files of the same size that are written once before
 //! anything is measured: a block that is written for the first time costs an allocation, in a thin
-//! volume two, and that is not what is asked here. Then both are measured in turns, with direct I/O.
+//! volume two, and that is not what is asked here. Then both are measured in turns, with direct I/O and,
+//! as most programs do it, through the page cache, with a flush after every 256 writes.
 //!
 //! A loop device hands each request to a thread of the kernel. That takes time of a processor, not of
 //! the disk: so how busy the processors were is printed as well. Where the plain file keeps them busy
@@ -20,17 +21,52 @@ use crate::served::Served;
 const GIB: i64 = 1 << 30;
 const ROUNDS: usize = 5;
 
-/// What is run: fio's name for it, the block size and the depth.
-const JOBS: [(&str, &str, u32); 8] = [
-    ("write", "1M", 8),
-    ("read", "1M", 8),
-    ("randwrite", "4k", 1),
-    ("randread", "4k", 1),
-    ("randwrite", "4k", 8),
-    ("randread", "4k", 8),
-    ("randwrite", "4k", 32),
-    ("randread", "4k", 32),
+/// What is run: fio's name for it, the block size and how requests reach the disk.
+const JOBS: [(&str, &str, Way); 10] = [
+    ("write", "1M", Way::Direct(8)),
+    ("read", "1M", Way::Direct(8)),
+    ("randwrite", "4k", Way::Cached),
+    ("randread", "4k", Way::Cached),
+    ("randwrite", "4k", Way::Direct(1)),
+    ("randread", "4k", Way::Direct(1)),
+    ("randwrite", "4k", Way::Direct(8)),
+    ("randread", "4k", Way::Direct(8)),
+    ("randwrite", "4k", Way::Direct(32)),
+    ("randread", "4k", Way::Direct(32)),
 ];
+
+/// How requests reach the disk.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// Past the page cache, so many at a time.
+    Direct(u32),
+    /// Through the page cache, one after the other, and flushed now and then.
+    Cached,
+}
+
+impl Way {
+    fn words(self) -> Vec<String> {
+        match self {
+            Self::Direct(depth) => vec![
+                "--direct=1".to_owned(),
+                "--ioengine=libaio".to_owned(),
+                format!("--iodepth={depth}"),
+            ],
+            Self::Cached => ["--direct=0", "--ioengine=psync", "--fsync=256"]
+                .map(str::to_owned)
+                .to_vec(),
+        }
+    }
+}
+
+impl std::fmt::Display for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Direct(depth) => f.pad(&format!("direct {depth}")),
+            Self::Cached => f.pad("cached"),
+        }
+    }
+}
 
 /// The file system types that volumes can have, too.
 const SAME: [&str; 3] = ["ext4", "xfs", "btrfs"];
@@ -48,10 +84,10 @@ pub(crate) async fn run(plan: &Plan) -> bool {
     }
     println!("an {inside} volume against a file on the pool's {below}, which its image is on, too");
     println!(
-        "{:10} {:>5} {:>5} {:>11} {:>11} {:>7} {:>10} {:>10} {:>11} {:>11}",
+        "{:10} {:>5} {:>9} {:>11} {:>11} {:>7} {:>10} {:>10} {:>11} {:>11}",
         "job",
         "block",
-        "depth",
+        "way",
         "plain MB/s",
         "volume MB/s",
         "ratio",
@@ -60,16 +96,16 @@ pub(crate) async fn run(plan: &Plan) -> bool {
         "plain busy",
         "volume busy"
     );
-    for (job, block, depth) in JOBS {
+    for (job, block, way) in JOBS {
         let (mut direct, mut through) = (Vec::new(), Vec::new());
         // In turns, so that a disk that changes its mood does so to both.
         for _ in 0..ROUNDS {
-            direct.push(measure(Path::new(&plain), job, block, depth, plan.seconds));
-            through.push(measure(Path::new(&target), job, block, depth, plan.seconds));
+            direct.push(measure(Path::new(&plain), job, block, way, plan.seconds));
+            through.push(measure(Path::new(&target), job, block, way, plan.seconds));
         }
         let (direct, through) = (median(direct), median(through));
         println!(
-            "{job:10} {block:>5} {depth:>5} {:>11.1} {:>11.1} {:>7.3} {:>10.1} {:>10.1} {:>10.0}% {:>10.0}%",
+            "{job:10} {block:>5} {way:>9} {:>11.1} {:>11.1} {:>7.3} {:>10.1} {:>10.1} {:>10.0}% {:>10.0}%",
             direct.rate,
             through.rate,
             through.rate / direct.rate,
@@ -106,21 +142,20 @@ struct Run {
 
 /// The file with all its blocks, each written once.
 fn lay_out(folder: &Path) {
-    fio(
-        folder,
-        &["--rw=write", "--bs=1M", "--iodepth=8", "--end_fsync=1"],
-    );
+    let mut words = Way::Direct(8).words();
+    words.extend(["--rw=write", "--bs=1M", "--end_fsync=1"].map(str::to_owned));
+    fio(folder, &words);
 }
 
-fn measure(folder: &Path, job: &str, block: &str, depth: u32, seconds: u32) -> Run {
+fn measure(folder: &Path, job: &str, block: &str, way: Way, seconds: u32) -> Run {
     let before = Processors::read();
-    let words = [
+    let mut words = way.words();
+    words.extend([
         "--time_based".to_owned(),
         format!("--rw={job}"),
         format!("--bs={block}"),
-        format!("--iodepth={depth}"),
         format!("--runtime={seconds}"),
-    ];
+    ]);
     let report = fio(folder, &words);
     let busy = Processors::read().busy_since(&before);
     let side = if job.ends_with("write") {
@@ -139,14 +174,9 @@ fn measure(folder: &Path, job: &str, block: &str, depth: u32, seconds: u32) -> R
     }
 }
 
-fn fio(folder: &Path, words: &[impl AsRef<std::ffi::OsStr>]) -> serde_json::Value {
+fn fio(folder: &Path, words: &[String]) -> serde_json::Value {
     let output = Command::new("/usr/bin/fio")
-        .args([
-            "--name=bench",
-            "--direct=1",
-            "--ioengine=libaio",
-            "--size=2G",
-        ])
+        .args(["--name=bench", "--size=2G"])
         .args(["--output-format=json", "--randrepeat=1", "--fallocate=none"])
         .arg(format!("--filename={}/fio.data", folder.display()))
         .args(words)
