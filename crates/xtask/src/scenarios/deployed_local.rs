@@ -24,6 +24,8 @@ pub(super) async fn run(stage: &Stage) -> Result<()> {
         .replace("local.csi.orlop.dev", &stage.driver_name())
         .replace("orlop:latest", ORLOP)
         .replace("/var/lib/orlop-local", &pool)
+        // The folder of the scenario is on no shared mount, which propagation asks for.
+        .replace(", mountPropagation: HostToContainer", "")
         .replace("mountPath: /pool", &format!("mountPath: {pool}"))
         .replace(
             "--pool=/pool",
