@@ -172,7 +172,9 @@ impl Collector for Running {
                 let times: Vec<f64> = times.map(|at| at.elapsed().as_secs_f64()).collect();
                 let longest = times.iter().copied().fold(0.0, f64::max);
                 let name = Name { name: name.clone() };
-                (name, times.iter().sum(), longest)
+                // Not `sum`: that of nothing is -0.0.
+                let sum = times.iter().fold(0.0, |sum, time| sum + time);
+                (name, sum, longest)
             })
             .collect();
         drop(running);

@@ -162,10 +162,11 @@ pub(super) async fn single(
     let name = wish.spec.source.persistent_volume_claim_name.clone();
     let name = name.unwrap_or_default();
     let key = Key::namespaced(&wish.metadata.namespace, &name);
-    let claim = shop.claims.get(&key);
-    let volume = claim
-        .as_ref()
-        .and_then(|claim| shop.volumes.named(&claim.spec.volume_name));
+    let claim = shop.claim(&key).await?;
+    let volume = match &claim {
+        Some(claim) => shop.volume(claim).await?,
+        None => None,
+    };
     let found = || {
         let claim = claim
             .as_deref()
@@ -276,10 +277,10 @@ pub(super) async fn group(
         .filter(|claim| claim.metadata.namespace == *namespace)
         .filter(|claim| selector.matches(&claim.metadata.labels))
         .collect();
-    let volumes: Vec<Option<Arc<Volume>>> = claims
-        .iter()
-        .map(|claim| shop.volumes.named(&claim.spec.volume_name))
-        .collect();
+    let mut volumes: Vec<Option<Arc<Volume>>> = Vec::new();
+    for claim in &claims {
+        volumes.push(shop.volume(claim).await?);
+    }
     let found = || {
         if claims.is_empty() {
             let labels = selector.match_labels.iter();

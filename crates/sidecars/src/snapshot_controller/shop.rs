@@ -1,9 +1,12 @@
 //! What all parts of the controller share.
 
-use std::{sync::OnceLock, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use orlop_model::{
-    Key, Kind, Volume, VolumeGroupSnapshotContent, VolumeSnapshot, VolumeSnapshotContent,
+    Claim, Key, Kind, Volume, VolumeGroupSnapshotContent, VolumeSnapshot, VolumeSnapshotContent,
 };
 use orlop_runtime::{ApiError, Cache, Clock, Cluster, Index, Outcome, Process, Queue, Recorder};
 
@@ -26,7 +29,7 @@ pub(super) struct Shop {
     /// Snapshots by the claim that they cut, `namespace/name`.
     pub(super) by_claim: Index<VolumeSnapshot>,
     /// Claims that are still being made, by the snapshot that they are made from.
-    pub(super) restoring: Index<orlop_model::Claim>,
+    pub(super) restoring: Index<Claim>,
     /// Volumes by driver and handle.
     pub(super) by_handle: Index<Volume>,
     /// There once the API server knows groups.
@@ -74,6 +77,30 @@ impl Shop {
             claims,
             volumes,
             group_contents: OnceLock::new(),
+        }
+    }
+
+    /// The claim of this name. The snapshot may have been seen before the claim that was made with it:
+    /// one that nobody here knows is asked for before it is said not to exist.
+    pub(super) async fn claim(&self, key: &Key) -> Result<Option<Arc<Claim>>, ApiError> {
+        match self.claims.get(key) {
+            Some(claim) => Ok(Some(claim)),
+            None => Ok(self.cluster.get(key).await?.map(Arc::new)),
+        }
+    }
+
+    /// The volume that a claim names; asked for, too, if the volumes lag behind the claims.
+    pub(super) async fn volume(&self, claim: &Claim) -> Result<Option<Arc<Volume>>, ApiError> {
+        let name = &claim.spec.volume_name;
+        if name.is_empty() {
+            return Ok(None);
+        }
+        match self.volumes.named(name) {
+            Some(volume) if volume.is_reserved_for(claim) => Ok(Some(volume)),
+            _ => {
+                let volume = self.cluster.get(&Key::cluster(name)).await?;
+                Ok(volume.map(Arc::new))
+            }
         }
     }
 
