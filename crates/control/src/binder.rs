@@ -15,6 +15,7 @@
 //! that is the signal for it.
 
 pub mod claim;
+mod courtesy;
 mod index;
 pub mod volume;
 mod work;

@@ -9,6 +9,8 @@ pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Claim: which provisioner shall act.
 pub const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+/// Claim: whoever asks the provisioner gives way to one that takes claims without being asked.
+pub const GIVES_WAY: &str = "binder.orlop.dev/gives-way";
 /// Claim: the older name of [`STORAGE_PROVISIONER`]; both are written, the new one is read first.
 pub const BETA_STORAGE_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
 /// Volume: which provisioner made it.

@@ -226,6 +226,32 @@ impl Cluster {
         key: &Key,
         only_if: &Preconditions,
     ) -> Result<(), ApiError> {
+        self.send_delete::<K>(key, only_if).await.map(|_| ())
+    }
+
+    /// As [`Cluster::delete`]; answers with the object as it is now if something holds it still.
+    ///
+    /// # Errors
+    /// `Conflict` where a precondition doesn't hold.
+    pub async fn delete_held<K: Kind>(
+        &self,
+        key: &Key,
+        only_if: &Preconditions,
+    ) -> Result<Option<K>, ApiError> {
+        let answer = self.send_delete::<K>(key, only_if).await?;
+        let answer = answer.unwrap_or_default();
+        // Of what is gone at once the server answers with a status.
+        let told = serde_json::from_slice::<Told>(&answer).unwrap_or_default();
+        Ok((told.kind == K::KIND)
+            .then(|| K::decode(&answer).ok())
+            .flatten())
+    }
+
+    async fn send_delete<K: Kind>(
+        &self,
+        key: &Key,
+        only_if: &Preconditions,
+    ) -> Result<Option<Bytes>, ApiError> {
         let mut call = Call::new::<K>("delete", Some(key));
         call.content_type = "application/json";
         let mut body = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
@@ -241,7 +267,7 @@ impl Cluster {
         let result = self
             .send(&call, Method::DELETE, body.to_string().into_bytes())
             .await;
-        found(result).map(|_| ())
+        found(result)
     }
 
     /// Places a pod on a node, by the `binding` subresource.
@@ -454,6 +480,13 @@ impl Collection {
             path,
         }
     }
+}
+
+/// What an answer says to be.
+#[derive(Deserialize, Default)]
+struct Told {
+    #[serde(default)]
+    kind: String,
 }
 
 /// What the API server answers when it says no.

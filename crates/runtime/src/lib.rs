@@ -35,7 +35,7 @@ pub use error::{ApiError, Refusal};
 pub use informers::Informers;
 pub use lease::{Election, LostLease, Renewal};
 pub use metrics::Metrics;
-pub use patch::{Patch, with_finalizer, without_finalizer};
+pub use patch::{Patch, letting_go, with_finalizer, without_finalizer};
 pub use process::Process;
 pub use queue::{Outcome, Queue, work};
 pub use recorder::{EventType, Message, Recorder, spoken};

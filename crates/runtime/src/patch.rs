@@ -96,6 +96,19 @@ pub fn without_finalizer<K: Kind>(seen: &K, finalizer: &str) -> Option<Patch> {
     ))
 }
 
+/// Removes a finalizer from this very object, whatever else changed on it since it was looked at; `None`
+/// if it isn't there. For what is decided for good, and for kinds of Kubernetes' own: others don't merge
+/// lists.
+pub fn letting_go<K: Kind>(seen: &K, finalizer: &str) -> Option<Patch> {
+    let meta = seen.meta();
+    let body = json!({"metadata": {
+        "uid": meta.uid,
+        "$deleteFromPrimitiveList/finalizers": [finalizer],
+    }});
+    meta.has_finalizer(finalizer)
+        .then_some(Patch::Strategic(body))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

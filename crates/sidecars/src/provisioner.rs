@@ -36,6 +36,7 @@ mod request;
 mod source;
 mod sources;
 pub(crate) mod topology;
+mod unasked;
 mod volume;
 mod volumes;
 
@@ -270,6 +271,8 @@ async fn run(
         herald: process.recorder("external-provisioner"),
         patience,
         bids: bids::Bids::default(),
+        binder: unasked::Binder::default(),
+        shelves: unasked::Shelves::new(&process.cache()),
         config: config.clone(),
     };
     let volumes = volumes::Volumes {
@@ -289,7 +292,7 @@ async fn run(
         false => Duration::ZERO,
     };
 
-    feed_claims(process, info, &claim_queue);
+    feed_claims(process, info, &claim_queue, &claims.binder);
     sources::feed(process, needed, &claim_queue, &source_queue);
     feed_volumes(process, &claim_queue, &volume_queue, &info.name);
     claims.synced().await;
@@ -303,17 +306,28 @@ async fn run(
 }
 
 /// Wakes claims up: by their own changes, their class's and their node's.
-fn feed_claims(process: &Process, info: &DriverInfo, queue: &Queue<orlop_model::Key>) {
+fn feed_claims(
+    process: &Process,
+    info: &DriverInfo,
+    queue: &Queue<orlop_model::Key>,
+    binder: &unasked::Binder,
+) {
     let claims = process.cache::<Claim>();
     let by_class = claims.index("provisioner.class", |claim| {
         let waiting = claim.spec.volume_name.is_empty();
         let class = claim.class().filter(|_| waiting);
         class.map(str::to_owned).into_iter().collect()
     });
-    let (name, wake) = (info.name.clone(), queue.clone());
+    let (name, wake, binder) = (info.name.clone(), queue.clone(), binder.clone());
     claims.subscribe(move |change| {
-        if let Change::Applied { old, new } = change
-            && decide::is_for(new, &name)
+        let Change::Applied { old, new } = change else {
+            return;
+        };
+        let ours = decide::is_for(new, &name);
+        if ours {
+            binder.asked(new);
+        }
+        if (ours || (binder.gives_way() && decide::is_unasked(new)))
             && old.is_none_or(|old| claims::stirs(old, new))
         {
             wake.add(orlop_model::Kind::key(&***new));

@@ -755,3 +755,35 @@ fn a_deleted_claim_releases_its_volume_and_a_new_one_of_its_name_does_not_get_it
     assert_eq!(volume.phase(), VolumePhase::Released);
     assert_eq!(volume.spec.claim_ref.as_ref().unwrap().uid, "uid-data");
 }
+
+#[test]
+fn the_intent_of_a_provisioner_goes_with_the_volume_that_came_of_it() {
+    let mut claim = a_claim("data", "c");
+    claim.metadata.finalizers = vec!["other".into(), well_known::PROVISIONING.into()];
+    let note = |claim: &mut Claim, key: &str| {
+        claim.metadata.annotations.insert(key.into(), "x".into());
+    };
+    note(&mut claim, well_known::PROVISIONING_PLACE);
+    note(&mut claim, well_known::GIVES_WAY);
+    let mut made = a_volume("pvc-uid-data", "c");
+    made.spec.claim_ref = Some(claim.reference());
+    let point = |claim: &Claim, volume: &Volume| {
+        let write = Step::PointClaim.write(claim, Some(volume)).unwrap();
+        write.body["metadata"].clone()
+    };
+    let meta = point(&claim, &made);
+    assert_eq!(meta["finalizers"], json!(["other"]));
+    assert_eq!(
+        meta["annotations"][well_known::PROVISIONING_PLACE],
+        Value::Null
+    );
+    assert_eq!(meta["annotations"][well_known::GIVES_WAY], Value::Null);
+
+    // Another volume says nothing of the call that may be under way.
+    let mut another = a_volume("by-hand", "c");
+    another.spec.claim_ref = Some(claim.reference());
+    assert_eq!(point(&claim, &another).get("finalizers"), None);
+    // What it was filled from must be let go of first.
+    note(&mut claim, well_known::PROVISIONING_SOURCE);
+    assert_eq!(point(&claim, &made).get("finalizers"), None);
+}

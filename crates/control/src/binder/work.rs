@@ -6,7 +6,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use orlop_model::{Claim, Key, Kind, Pod, StorageClass, Volume, VolumePhase, class, matching, pod};
+use orlop_model::{
+    Claim, Key, Kind, Pod, StorageClass, Volume, VolumePhase, class, matching, pod, well_known,
+};
 use orlop_runtime::{
     ApiError, Cache, Change, Cluster, EventType, Index, Outcome, Patch, Process, Queue, Recorder,
     work,
@@ -14,7 +16,9 @@ use orlop_runtime::{
 use tracing::debug;
 
 use super::{
-    COMPONENT, News, claim, index, volume,
+    COMPONENT, News, claim,
+    courtesy::{Courtesy, Wait},
+    index, volume,
     write::{Half, Party, Write},
 };
 use crate::{Evidence, turn};
@@ -48,6 +52,7 @@ struct Binder {
     pods_by_claim: Index<Pod>,
     /// Volumes that a turn under way is reserving. Only spares another turn the conflict.
     promised: Arc<Mutex<BTreeSet<String>>>,
+    courtesy: Arc<Courtesy>,
 }
 
 /// Starts the binder.
@@ -67,6 +72,7 @@ pub fn start(process: &Process) {
         default_classes: classes.index("binder/default", index::default_mark),
         pods_by_claim: pods.index(pod::BY_CLAIM, pod::claims_used),
         promised: Arc::default(),
+        courtesy: Arc::default(),
         claims,
         volumes,
         classes,
@@ -105,8 +111,18 @@ impl Binder {
 
     fn claim_changed(&self, change: &Change<'_, Claim>) {
         let claim = change.object();
-        if matches!(change, Change::Applied { .. }) {
-            self.queue.add(Item::Claim(claim.key()));
+        match change {
+            Change::Applied { old, .. } => {
+                let intent = |c: &Claim| c.metadata.has_finalizer(well_known::PROVISIONING);
+                if intent(claim)
+                    && !old.is_some_and(|old| intent(old))
+                    && let Some(provisioner) = claim.provisioner()
+                {
+                    self.courtesy.took(provisioner);
+                }
+                self.queue.add(Item::Claim(claim.key()));
+            }
+            Change::Deleted(_) => self.courtesy.over(&claim.key()),
         }
         if !claim.spec.volume_name.is_empty() {
             self.queue.add(Item::Volume(claim.spec.volume_name.clone()));
@@ -128,6 +144,9 @@ impl Binder {
             self.queue.add(Item::Claim(claim.key()));
         }
         if let Change::Applied { old, .. } = change {
+            if let (None, Some(csi)) = (old, &volume.spec.csi) {
+                self.courtesy.made(&csi.driver);
+            }
             self.queue.add(Item::Volume(name.clone()));
             let free =
                 |v: &Volume| v.spec.claim_ref.is_none() && v.phase() == VolumePhase::Available;
@@ -141,27 +160,28 @@ impl Binder {
     async fn turn(&self, item: Item) -> Outcome {
         let result = match &item {
             Item::Claim(key) => self.claim_turn(key).await,
-            Item::Volume(name) => self.volume_turn(name).await,
+            Item::Volume(name) => self.volume_turn(name).await.map(|()| Outcome::Done),
             Item::Class(name) => {
                 for claim in self.claims_by_class.get(name) {
                     self.queue.add(Item::Claim(claim.key()));
                 }
-                Ok(())
+                Ok(Outcome::Done)
             }
         };
-        result.map_or_else(|error| turn::retry(&error), |()| Outcome::Done)
+        result.unwrap_or_else(|error| turn::retry(&error))
     }
 
-    async fn claim_turn(&self, key: &Key) -> Result<(), ApiError> {
+    async fn claim_turn(&self, key: &Key) -> Result<Outcome, ApiError> {
         let Some(claim) = self.claims.get(key) else {
-            return Ok(());
+            self.courtesy.over(key);
+            return Ok(Outcome::Done);
         };
         let named = self.volumes.named(&claim.spec.volume_name);
         let mut view = self.claim_view(claim, named, Evidence::Cached);
         let mut decision = claim::decide(&view);
         if decision.needs_live_evidence() {
             let Some(claim) = self.cluster.get::<Claim>(key).await? else {
-                return Ok(());
+                return Ok(Outcome::Done);
             };
             let named = Key::cluster(claim.spec.volume_name.as_str());
             let named = match named.name.as_str() {
@@ -172,7 +192,10 @@ impl Binder {
             decision = claim::decide(&view);
         }
         debug!(claim = %key, because = ?decision.because, steps = ?decision.steps, "decided");
-        if let Some(news) = decision.because.news() {
+        let outcome = self.wait(key, &mut decision);
+        if outcome == Outcome::Done
+            && let Some(news) = decision.because.news()
+        {
             self.say(&*view.claim, &news);
         }
         let _promise = self.promise(&decision);
@@ -190,7 +213,23 @@ impl Binder {
                 (Party::Volume, None) => {}
             }
         }
-        Ok(())
+        Ok(outcome)
+    }
+
+    /// Leaves out what a provisioner is given a moment for; answers with when to look again.
+    fn wait(&self, key: &Key, decision: &mut claim::Decision) -> Outcome {
+        let claim::Because::Provisioning(provisioner) = &decision.because else {
+            self.courtesy.over(key);
+            return Outcome::Done;
+        };
+        match self.courtesy.waits(key, provisioner) {
+            Wait::Late => Outcome::Done,
+            Wait::Quiet { rest, ask } => {
+                let asks = |step: &claim::Step| matches!(step, claim::Step::AskProvisioner(_));
+                decision.steps.retain(|step| ask || !asks(step));
+                Outcome::After(rest)
+            }
+        }
     }
 
     fn claim_view(

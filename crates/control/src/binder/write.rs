@@ -59,6 +59,7 @@ impl Step {
                 let body = json!({"metadata": {"annotations": {
                     well_known::STORAGE_PROVISIONER: name,
                     well_known::BETA_STORAGE_PROVISIONER: name,
+                    well_known::GIVES_WAY: "yes",
                 }}});
                 (Party::Claim, Half::Main, body)
             }
@@ -82,7 +83,34 @@ fn pointer(claim: &Claim, volume: &Volume) -> Value {
         body["spec"]["volumeName"] = json!(volume.metadata.name);
         body["metadata"]["annotations"][well_known::BOUND_BY_CONTROLLER] = json!("yes");
     }
+    let mut gone = vec![well_known::GIVES_WAY];
+    if is_record(claim, volume) {
+        let finalizers = claim.metadata.finalizers.iter();
+        let rest: Vec<_> = finalizers
+            .filter(|f| *f != well_known::PROVISIONING)
+            .collect();
+        body["metadata"]["finalizers"] = json!(rest);
+        gone.push(well_known::PROVISIONING_PLACE);
+    }
+    gone.retain(|key| claim.metadata.annotations.contains_key(*key));
+    for key in gone {
+        body["metadata"]["annotations"][key] = Value::Null;
+    }
     body
+}
+
+/// Whether the volume is the record of what came of the claim's intent. The provisioner would take the
+/// intent off next; taken off along with this write it costs no request of its own. What was filled from
+/// something else is left to the provisioner, who then lets go of that too.
+fn is_record(claim: &Claim, volume: &Volume) -> bool {
+    let (meta, uid) = (&claim.metadata, &claim.metadata.uid);
+    let owner = volume.spec.claim_ref.as_ref();
+    meta.has_finalizer(well_known::PROVISIONING)
+        && !meta.annotations.contains_key(well_known::PROVISIONING_SOURCE)
+        && !uid.is_empty()
+        // Only a provisioner names a volume after a claim's uid.
+        && volume.metadata.name.ends_with(uid.as_str())
+        && owner.is_some_and(|owner| owner.uid == *uid)
 }
 
 fn bound_status(claim: &Claim, volume: &Volume) -> Value {

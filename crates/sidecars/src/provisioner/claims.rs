@@ -15,13 +15,14 @@ use tracing::debug;
 use super::{
     AGAIN, Config, Deployment,
     bids::Bids,
-    decide::{self, Intent, Step, Verdict, View},
+    decide::{self, Intent, Step, Unasked, Verdict, View},
     intent::{self, Keep},
     prepare::{Prepare, Ready, Unready},
     request::Plan,
     source::{self, Wish},
     sources::Sources,
     topology::TopologyError,
+    unasked::{Binder, Shelves},
     volume::{self, AnswerError, Made},
 };
 use crate::{
@@ -30,9 +31,16 @@ use crate::{
     patience::{Patience, Setback},
 };
 
-/// That a volume is being made is told only if it takes longer than this: its end is told
-/// anyway, and an event is a request like any other.
+/// That a volume is being made is told only if it takes longer than this: that the claim is bound is
+/// seen anyway, and an event is a request like any other.
 const QUICK: Duration = Duration::from_millis(500);
+
+/// Whether people were told of a volume's making, or that it failed: then they are told its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Story {
+    Untold,
+    Begun,
+}
 
 /// What the provisioner of claims works with.
 pub(super) struct Claims {
@@ -49,6 +57,8 @@ pub(super) struct Claims {
     pub(super) herald: Recorder,
     pub(super) patience: Patience,
     pub(super) bids: Bids,
+    pub(super) binder: Binder,
+    pub(super) shelves: Shelves,
     pub(super) config: Config,
 }
 
@@ -98,6 +108,11 @@ impl Claims {
             class: class.as_deref(),
             volume_name: &volume_name,
             volume: volume.as_deref(),
+            unasked: match self.binder.gives_way() && self.config.deployment == Deployment::Central
+            {
+                true => self.shelves.unasked(&claim, class.as_deref()),
+                false => Unasked::Wait,
+            },
         };
         let result = match decide::decide(&view) {
             Step::Leave(because) => {
@@ -147,6 +162,10 @@ impl Claims {
             return Ok(AGAIN);
         };
         self.prepare.plans.remember(&claim, plan.clone());
+        let mut story = match self.patience.knows(&claim.key().to_string()) {
+            true => Story::Begun,
+            false => Story::Untold,
+        };
         let mut call = std::pin::pin!(self.driver.create_volume(request));
         let answer = match timeout(QUICK, &mut call).await {
             Ok(answer) => answer,
@@ -157,6 +176,7 @@ impl Claims {
                 );
                 self.recorder
                     .say(&claim, EventType::Normal, "Provisioning", text);
+                story = Story::Begun;
                 call.await
             }
         };
@@ -171,7 +191,7 @@ impl Claims {
                     plan: &plan,
                     answer: &answer,
                 };
-                self.record_volume(&made, begun).await
+                self.record_volume(&made, begun, story).await
             }
             Err(error) => self.failed(&claim, class, intent, &error).await,
         }
@@ -186,7 +206,7 @@ impl Claims {
 
     /// Puts the intent on the claim; `None` if the claim has changed.
     async fn record_intent(&self, claim: &Claim, plan: &Plan) -> Result<Option<Claim>, ApiError> {
-        let patch = intent::on(claim, plan);
+        let patch = intent::on(claim, plan, &self.name);
         match self.cluster.patch::<Claim>(&claim.key(), &patch).await {
             Ok(recorded) => {
                 self.claims.absorb(recorded.clone());
@@ -227,7 +247,12 @@ impl Claims {
     }
 
     /// The driver made the volume: puts it on record.
-    async fn record_volume(&self, made: &Made<'_>, begun: Instant) -> Result<Outcome, ApiError> {
+    async fn record_volume(
+        &self,
+        made: &Made<'_>,
+        begun: Instant,
+        story: Story,
+    ) -> Result<Outcome, ApiError> {
         let (claim, class) = (made.claim, made.class);
         if let Err(error) = volume::check(made.plan, made.answer) {
             return self.unusable(made, &error).await;
@@ -250,9 +275,11 @@ impl Claims {
         self.config
             .metrics
             .provisioned(&class.metadata.name, source_of(claim), begun.elapsed());
-        let text = format!("Successfully provisioned volume {}", volume.metadata.name);
-        self.recorder
-            .say(claim, EventType::Normal, "ProvisioningSucceeded", text);
+        if story == Story::Begun {
+            let text = format!("Successfully provisioned volume {}", volume.metadata.name);
+            self.recorder
+                .say(claim, EventType::Normal, "ProvisioningSucceeded", text);
+        }
         // The binder takes over; the intent is taken off when the claim is bound.
         Ok(Outcome::Done)
     }

@@ -37,6 +37,17 @@ pub(super) struct View<'a> {
     pub(super) volume_name: &'a str,
     /// The volume object of that name.
     pub(super) volume: Option<&'a Volume>,
+    /// Whether claims that nobody asked for yet may be taken.
+    pub(super) unasked: Unasked,
+}
+
+/// What becomes of a claim before the binder has asked for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unasked {
+    /// The binder must ask first; or there is a volume that it may choose.
+    Wait,
+    /// The binder gives way, and would ask: no volume that is there will do.
+    Take,
 }
 
 /// What to do about a claim.
@@ -83,7 +94,11 @@ pub(super) enum Because {
 pub(super) fn decide<'a>(view: &View<'a>) -> Step<'a> {
     let claim = view.claim;
     if !is_for(claim, view.driver) {
-        return Step::Leave(Because::AnotherProvisioner);
+        let may_take = view.unasked == Unasked::Take && is_unasked(claim);
+        return match decide_open(view) {
+            Step::Provision(class, intent) if may_take => Step::Provision(class, intent),
+            _ => Step::Leave(Because::AnotherProvisioner),
+        };
     }
     if let Deployment::Node { name, immediate } = view.deployment
         && claim.selected_node() != Some(name)
@@ -113,6 +128,14 @@ pub(super) fn decide<'a>(view: &View<'a>) -> Step<'a> {
 /// Whether the driver serves the claim, by name or in an in-tree plugin's place.
 pub(super) fn is_for(claim: &Claim, driver: &str) -> bool {
     claim.provisioner() == Some(driver) || migrated(claim, driver)
+}
+
+/// Whether nobody was asked to make the claim's volume, and it is one like any other.
+pub(super) fn is_unasked(claim: &Claim) -> bool {
+    claim.provisioner().is_none()
+        && claim.metadata.annotation(MIGRATED_TO).is_none()
+        && !claim.metadata.has_finalizer(PROVISIONING)
+        && source::wish(claim, true) == Ok(Wish::Empty)
 }
 
 fn migrated(claim: &Claim, driver: &str) -> bool {

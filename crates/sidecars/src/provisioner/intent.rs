@@ -3,18 +3,27 @@
 
 use orlop_model::{
     Claim,
-    well_known::{PROVISIONING, PROVISIONING_PLACE, PROVISIONING_SOURCE, SELECTED_NODE},
+    well_known::{
+        BETA_STORAGE_PROVISIONER, PROVISIONING, PROVISIONING_PLACE, PROVISIONING_SOURCE,
+        SELECTED_NODE, STORAGE_PROVISIONER,
+    },
 };
 use orlop_runtime::Patch;
 use serde_json::json;
 
 use super::{request::Plan, source::Content, topology::Segment};
 
-/// Puts the intent on the very version of the claim that was decided on.
-pub(super) fn on(claim: &Claim, plan: &Plan) -> Patch {
+/// Puts the intent on the very version of the claim that was decided on, and the driver's name if
+/// nobody did that yet.
+pub(super) fn on(claim: &Claim, plan: &Plan, driver: &str) -> Patch {
     let mut finalizers = claim.metadata.finalizers.clone();
     finalizers.push(PROVISIONING.to_owned());
     let mut body = json!({"metadata": {"finalizers": finalizers}});
+    if claim.provisioner().is_none() {
+        for key in [STORAGE_PROVISIONER, BETA_STORAGE_PROVISIONER] {
+            body["metadata"]["annotations"][key] = json!(driver);
+        }
+    }
     let place = plan.request.accessibility_requirements.as_ref();
     let first = place.and_then(|r| r.preferred.first());
     if let Some(first) = first.filter(|_| claim.selected_node().is_some()) {

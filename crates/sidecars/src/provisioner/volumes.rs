@@ -9,8 +9,8 @@ use orlop_model::{
     well_known::{DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE, EXTERNAL_PROVISIONER},
 };
 use orlop_runtime::{
-    ApiError, Cache, Cluster, EventType, Index, Outcome, Preconditions, Recorder, with_finalizer,
-    without_finalizer,
+    ApiError, Cache, Cluster, EventType, Index, Outcome, Preconditions, Recorder, letting_go,
+    with_finalizer, without_finalizer,
 };
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -158,12 +158,11 @@ impl Volumes {
             "deleted"
         );
         let only_if = Preconditions::same_object(&live);
-        self.cluster.delete::<Volume>(&live.key(), &only_if).await?;
-        // Deleting has changed the object; reading it again saves a conflict.
-        if let Some(doomed) = self.cluster.get::<Volume>(&live.key()).await?
-            && doomed.metadata.uid == live.metadata.uid
-        {
-            self.unguard(&doomed).await?;
+        let key = live.key();
+        if let Some(doomed) = self.cluster.delete_held::<Volume>(&key, &only_if).await? {
+            // Others let go of it at the same time, and must not get into each other's way.
+            let let_go = |now: &Volume| letting_go(now, EXTERNAL_PROVISIONER);
+            insist(&self.cluster, &doomed, let_go).await?;
         }
         self.config.metrics.deleted(class, begun.elapsed());
         Ok(Outcome::Done)

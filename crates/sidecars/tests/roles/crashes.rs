@@ -56,6 +56,22 @@ async fn a_whole_life_leaves_nothing_behind_wherever_it_is_interrupted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_that_is_taken_unasked_leaves_nothing_behind_wherever_it_is_interrupted() {
+    at_every_call(|fuse| async {
+        let mut world = World::new().await;
+        world.start(fuse);
+        // The first teaches the provisioner that the binder gives way.
+        for _ in 0..2 {
+            world.add_claim("fast").await;
+            world.until_settled().await;
+            world.delete::<Claim>(&data()).await;
+            world.until_nothing_is_left().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_claim_that_grows_gets_there_wherever_it_is_interrupted() {
     at_every_call(|fuse| async {
         let mut world = World::new().await;

@@ -1,9 +1,13 @@
 //! What the sidecars ask of the API server, request by request. Each is a cost to everybody
 //! on it, so they are counted.
 
-use orlop_model::{Key, VolumeAttachment};
+use orlop_model::{Claim, Key, VolumeAttachment, well_known::PVC_PROTECTION};
 
-use crate::{fuse::Fuse, world::World};
+use crate::{
+    driver::NAME,
+    fuse::Fuse,
+    world::{World, data},
+};
 
 /// Requests since `before`, and whether any of them was answered 404.
 fn since(world: &World, before: usize) -> (Vec<String>, bool) {
@@ -22,16 +26,30 @@ async fn settled() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_costs_the_provisioner_four_requests() {
+async fn a_claim_costs_the_provisioner_two_requests_asked_or_not() {
     let mut world = settled().await;
-    let before = world.requests().len();
-    world.add_claim("fast").await;
-    world.until_settled().await;
-    world.events("data").await;
-    let (requests, missed) = since(&world, before);
-    // Intent on, volume, event, intent off.
-    assert_eq!(requests.len(), 4, "{requests:#?}");
-    assert!(!missed, "{requests:#?}");
+    for asked in [true, false] {
+        let before = world.requests().len();
+        world.add_claim("fast").await;
+        world.until_settled().await;
+        let events = world.events("data").await;
+        assert_eq!(events, [], "what goes well needs no words");
+        let (requests, missed) = since(&world, before);
+        // Intent on, volume. The binder takes the intent off along with its own mark.
+        assert_eq!(requests.len(), 2, "{requests:#?}");
+        assert!(!missed, "{requests:#?}");
+        let claim = world.cluster.get::<Claim>(&data()).await;
+        let claim = claim.unwrap().expect("it is there");
+        // Of the second the binder left the asking to the provisioner, who knew of that.
+        assert_eq!(claim.provisioner(), Some(NAME), "asked: {asked}");
+        assert_eq!(
+            claim.metadata.finalizers,
+            [PVC_PROTECTION],
+            "asked: {asked}"
+        );
+        world.delete::<Claim>(&data()).await;
+        world.until_nothing_is_left().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -99,8 +99,13 @@ fn does_at(
         class,
         volume_name: NAME,
         volume,
+        unasked: Unasked::Wait,
     };
-    match decide(&view) {
+    step(&view)
+}
+
+fn step(view: &View<'_>) -> Does {
+    match decide(view) {
         Step::Leave(because) => Does::Leave(because),
         Step::Provision(_, intent) => Does::Provision(intent),
         Step::Settle => Does::Settle,
@@ -292,4 +297,41 @@ fn a_node_bids_for_claims_that_bind_immediately_unless_told_not_to() {
     assert_eq!(at(&here, claim().at("n2"), &now), others);
     let ours = Does::Provision(Intent::ToRecord);
     assert_eq!(at(&here, claim().at("n1"), &now), ours);
+}
+
+#[test]
+fn a_claim_that_nobody_was_asked_for_is_taken_only_if_the_binder_gives_way() {
+    let (now, late) = (
+        class(BindingMode::Immediate),
+        class(BindingMode::WaitForFirstConsumer),
+    );
+    let mut another = class(BindingMode::Immediate);
+    another.provisioner = "another".into();
+    let unasked = claim().with(|c| c.metadata.annotations.clear());
+    let taken = Does::Provision(Intent::ToRecord);
+    let left = || Does::Leave(Because::AnotherProvisioner);
+    let filled = unasked.clone().with(|c| {
+        let source = r#"{"kind": "PersistentVolumeClaim", "name": "other"}"#;
+        c.spec.data_source = serde_json::from_str(source).ok();
+    });
+    for (claim, class, unasked, expected) in [
+        (&unasked, &now, Unasked::Take, taken),
+        (&unasked, &now, Unasked::Wait, left()),
+        (&unasked, &another, Unasked::Take, left()),
+        (&unasked, &late, Unasked::Take, left()),
+        (&unasked.clone().deleted(), &now, Unasked::Take, left()),
+        (&unasked.clone().bound_to("v"), &now, Unasked::Take, left()),
+        (&filled, &now, Unasked::Take, left()),
+    ] {
+        let view = View {
+            driver: DRIVER,
+            deployment: &Deployment::Central,
+            claim,
+            class: Some(class),
+            volume_name: NAME,
+            volume: None,
+            unasked,
+        };
+        assert_eq!(step(&view), expected, "{claim:?} {unasked:?}");
+    }
 }

@@ -13,8 +13,8 @@ use crate::{
 
 /// Whose events are compared: those of the controllers that are replaced.
 const SOURCES: [&str; 2] = ["persistentvolume-controller", "attachdetach-controller"];
-/// Told only if a pod is seen before its node is chosen, which is a matter of luck.
-const LUCK: [&str; 1] = ["WaitForPodScheduled"];
+/// Told only if a pod is seen before its node is chosen, or a provisioner is slow, which is a matter of luck.
+const LUCK: [&str; 2] = ["WaitForPodScheduled", "ExternalProvisioning"];
 
 /// What there is of the life.
 pub(super) async fn likeness(stage: &Stage) -> Result<Value> {
