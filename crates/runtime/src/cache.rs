@@ -7,12 +7,15 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::{Bound, ControlFlow},
-    sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{
+        Arc, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use orlop_model::{Key, Kind};
 use serde_json::value::RawValue;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::watch::Mirror;
 
@@ -51,11 +54,19 @@ struct Shelf<K> {
     indexes: BTreeMap<&'static str, (Extract<K>, Entries)>,
 }
 
+/// Whether the first list is in. Those who wait are told in the order in which they came, on which a
+/// `watch` channel leaves chance to decide.
+#[derive(Default)]
+struct Synced {
+    done: AtomicBool,
+    told: Notify,
+}
+
 /// A kind's objects.
 pub struct Cache<K> {
     shelf: Arc<RwLock<Shelf<K>>>,
     subscribers: Arc<RwLock<Vec<Subscriber<K>>>>,
-    synced: Arc<watch::Sender<bool>>,
+    synced: Arc<Synced>,
 }
 
 impl<K> Clone for Cache<K> {
@@ -78,7 +89,7 @@ impl<K: Kind> Cache<K> {
         Self {
             shelf: Arc::new(RwLock::new(shelf)),
             subscribers: Arc::default(),
-            synced: Arc::new(watch::Sender::new(false)),
+            synced: Arc::default(),
         }
     }
 
@@ -159,14 +170,16 @@ impl<K: Kind> Cache<K> {
 
     /// Waits until the first list is in.
     pub async fn synced(&self) {
-        let mut synced = self.synced.subscribe();
-        // The sender lives in `self`, so the wait can't fail.
-        let _ = synced.wait_for(|done| *done).await;
+        // Made before the look, so that it hears of what happens after it.
+        let told = self.synced.told.notified();
+        if !self.is_synced() {
+            told.await;
+        }
     }
 
     /// Whether the first list is in.
     pub fn is_synced(&self) -> bool {
-        *self.synced.borrow()
+        self.synced.done.load(Ordering::Acquire)
     }
 
     /// Takes in the answer to one of our own writes, so that the next decision sees it
@@ -235,7 +248,8 @@ impl<K: Kind> Cache<K> {
             self.put(object);
         }
         self.advance(revision);
-        self.synced.send_replace(true);
+        self.synced.done.store(true, Ordering::Release);
+        self.synced.told.notify_waiters();
     }
 
     fn tell(&self, change: &Change<'_, K>) {

@@ -158,6 +158,7 @@ impl<T: Ord + Clone> Queue<T> {
                 None => self.wake.notified().await,
                 Some(at) => {
                     tokio::select! {
+                        biased;
                         () = self.wake.notified() => {}
                         () = sleep_until(at) => {}
                     }

@@ -7,9 +7,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
 
-use tokio::sync::watch;
-
 use super::Key;
+use super::bell::{Bell, Listener};
 use super::feed::Scope;
 
 /// From how many readers on the writer leaves it to the herald to wake them. Fewer are woken sooner
@@ -21,23 +20,24 @@ const SWEEP: usize = 64;
 /// Those who wait for changes of one resource.
 #[derive(Debug, Default)]
 pub(super) struct Audience {
-    bells: HashMap<Scope, Arc<watch::Sender<u64>>>,
+    bells: HashMap<Scope, Arc<Bell>>,
     /// How many scopes there may be before the forsaken ones are removed.
     sweep_at: usize,
 }
 
 impl Audience {
-    /// Tells when something in this scope has changed. The value has no meaning of its own.
-    pub(super) fn listen(&mut self, scope: &Scope) -> watch::Receiver<u64> {
+    /// Tells when something in this scope has changed.
+    pub(super) fn listen(&mut self, scope: &Scope) -> Listener {
         if let Some(bell) = self.bells.get(scope) {
-            return bell.subscribe();
+            return bell.listen();
         }
         if self.bells.len() >= self.sweep_at.max(SWEEP) {
-            self.bells.retain(|_, bell| bell.receiver_count() > 0);
+            self.bells.retain(|_, bell| bell.listeners() > 0);
             self.sweep_at = self.bells.len() * 2;
         }
-        let (bell, listener) = watch::channel(0);
-        self.bells.insert(scope.clone(), Arc::new(bell));
+        let bell = Arc::<Bell>::default();
+        let listener = bell.listen();
+        self.bells.insert(scope.clone(), bell);
         listener
     }
 
@@ -52,7 +52,7 @@ impl Audience {
             Scope::Object(Arc::clone(&key.namespace), Arc::clone(&key.name)),
         ];
         for bell in scopes.iter().filter_map(|scope| self.bells.get(scope)) {
-            if bell.receiver_count() > 0 && !news.bells.iter().any(|one| Arc::ptr_eq(one, bell)) {
+            if bell.listeners() > 0 && !news.bells.iter().any(|one| Arc::ptr_eq(one, bell)) {
                 news.bells.push(Arc::clone(bell));
             }
         }
@@ -63,19 +63,19 @@ impl Audience {
 #[must_use]
 #[derive(Debug, Default)]
 pub(super) struct News {
-    bells: Vec<Arc<watch::Sender<u64>>>,
+    bells: Vec<Arc<Bell>>,
 }
 
 impl News {
     /// Wakes them.
     pub(super) fn tell(&self) {
         for bell in &self.bells {
-            bell.send_modify(|count| *count = count.wrapping_add(1));
+            bell.ring();
         }
     }
 
     fn listeners(&self) -> usize {
-        self.bells.iter().map(|bell| bell.receiver_count()).sum()
+        self.bells.iter().map(|bell| bell.listeners()).sum()
     }
 }
 
@@ -110,15 +110,10 @@ impl Herald {
 mod tests {
     use super::*;
 
-    fn heard(listener: &mut watch::Receiver<u64>) -> bool {
-        let heard = listener.has_changed().unwrap();
-        listener.borrow_and_update();
-        heard
-    }
-
     #[test]
     fn a_change_wakes_those_who_can_see_it_and_nobody_else() {
         let mut audience = Audience::default();
+        let heard = Listener::note;
         let mut all = audience.listen(&Scope::All);
         let mut here = audience.listen(&Scope::Namespace("here".into()));
         let mut there = audience.listen(&Scope::Namespace("there".into()));
@@ -145,7 +140,11 @@ mod tests {
             "{}",
             audience.bells.len()
         );
-        assert!(kept.has_changed().is_ok(), "its bell is still there");
+        assert!(
+            audience.bells[&Scope::All].listeners() == 1,
+            "its bell is still there"
+        );
+        drop(kept);
     }
 
     #[tokio::test]
@@ -159,9 +158,8 @@ mod tests {
         audience.concerned(&Key::new("pods", "here", "x"), &mut news);
         herald.spread(news);
         for mut listener in crowd {
-            let heard =
-                tokio::time::timeout(std::time::Duration::from_secs(10), listener.changed());
-            heard.await.expect("it was not told").unwrap();
+            let heard = tokio::time::timeout(std::time::Duration::from_secs(10), listener.rung());
+            heard.await.expect("it was not told");
         }
     }
 }

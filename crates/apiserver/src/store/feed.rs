@@ -6,9 +6,8 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
 use super::Store;
+use super::bell::Listener;
 use super::state::{Event, Expired};
 
 /// The most events handed out at once, and from how many bytes of text on no more are added:
@@ -34,7 +33,7 @@ pub struct Feed {
     resource: Arc<str>,
     scope: Scope,
     seen: u64,
-    changes: watch::Receiver<u64>,
+    changes: Listener,
 }
 
 impl Feed {
@@ -43,7 +42,7 @@ impl Feed {
         resource: &str,
         scope: Scope,
         seen: u64,
-        changes: watch::Receiver<u64>,
+        changes: Listener,
     ) -> Self {
         Self {
             store,
@@ -82,15 +81,12 @@ impl Feed {
     /// The next events, waiting for them. Cancelling loses nothing.
     pub async fn next(&mut self) -> Result<Vec<Arc<Event>>, Expired> {
         loop {
-            self.changes.borrow_and_update();
+            self.changes.note();
             let events = self.take()?;
             if !events.is_empty() {
                 return Ok(events);
             }
-            if self.changes.changed().await.is_err() {
-                // The sender lives in the store, which this feed keeps alive.
-                std::future::pending::<()>().await;
-            }
+            self.changes.rung().await;
         }
     }
 }

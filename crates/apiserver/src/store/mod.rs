@@ -8,6 +8,7 @@
 mod audience;
 mod backup;
 mod batch;
+mod bell;
 mod contents;
 mod feed;
 mod frame;

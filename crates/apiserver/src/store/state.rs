@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::Key;
 use super::audience::{Audience, News};
 use super::batch::{Batch, OVERHEAD};
+use super::bell::Listener;
 use super::feed::Scope;
 use super::object::{Sort, Stored};
 
@@ -241,7 +242,7 @@ impl State {
     }
 
     /// Tells when something of a resource changes.
-    pub(super) fn changes(&mut self, resource: &str, scope: &Scope) -> watch::Receiver<u64> {
+    pub(super) fn changes(&mut self, resource: &str, scope: &Scope) -> Listener {
         self.resource(resource).audience.listen(scope)
     }
 
