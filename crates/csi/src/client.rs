@@ -29,6 +29,7 @@ mod gate;
 mod info;
 mod raw;
 mod reply;
+mod turns;
 
 pub use call_error::{CallError, Origin, Retry};
 pub use connection::{EndpointError, socket_path};
@@ -40,6 +41,7 @@ pub use info::{
     VolumeExpansion,
 };
 pub use raw::Refusal;
+pub use turns::Turns;
 
 /// Room for a list of some hundred thousand volumes; tonic's own 4 MiB is not.
 const LARGEST_REPLY: usize = 64 * 1024 * 1024;
@@ -61,6 +63,7 @@ pub struct Driver {
     deadlines: Deadlines,
     metrics: Option<Metrics>,
     gate: Option<Arc<dyn Gate>>,
+    turns: Option<Turns>,
     known: Arc<Known>,
 }
 
@@ -106,6 +109,7 @@ impl Driver {
             deadlines: Deadlines::default(),
             metrics: None,
             gate: None,
+            turns: None,
             known: Arc::default(),
         }
     }
@@ -130,6 +134,15 @@ impl Driver {
     pub fn with_gate(self, gate: Arc<dyn Gate>) -> Self {
         Self {
             gate: Some(gate),
+            ..self
+        }
+    }
+
+    /// With turns: calls about one volume wait for each other, here and wherever else these turns are.
+    #[must_use]
+    pub fn with_turns(self, turns: Turns) -> Self {
+        Self {
+            turns: Some(turns),
             ..self
         }
     }
@@ -186,6 +199,11 @@ impl Driver {
     /// Cancel-safe in the sense of the protocol only: dropping the future
     /// cancels the call, whose effect is then uncertain.
     pub async fn call<R: Unary>(&self, request: R) -> Result<R::Reply, CallError> {
+        // The deadline is the driver's: it begins with the turn.
+        let _turn = match &self.turns {
+            Some(turns) => turns.take(R::METHOD, request.volume_id()).await,
+            None => None,
+        };
         let call = Outgoing::new(&request);
         let span = call.span();
         let exchange = async {

@@ -28,7 +28,7 @@ pub mod server;
 mod testing;
 mod text;
 
-pub use client::{CallError, Deadlines, Driver, DriverInfo, Gate, Retry};
+pub use client::{CallError, Deadlines, Driver, DriverInfo, Gate, Retry, Turns};
 pub use code::code_name;
 pub use method::{About, CsiRequest, Method, Service, Streams, Unary};
 pub use secrets::{SERVICE_ACCOUNT_TOKENS, Secrets};

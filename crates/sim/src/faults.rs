@@ -159,6 +159,11 @@ impl Plan {
         Self::default()
     }
 
+    /// Whether nothing goes wrong.
+    pub fn is_calm(&self) -> bool {
+        self.faults.is_empty()
+    }
+
     /// One thing goes wrong.
     pub fn one(member: Member, call: u64, fault: Fault) -> Self {
         Self::calm().and(member, call, fault)

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use orlop_apiserver::{ApiServer, Config, Entropy, Storage};
-use orlop_csi::{Driver, memory};
+use orlop_csi::{Driver, Turns, memory};
 use orlop_runtime::{Clock, Cluster, Process};
 use tokio::sync::mpsc;
 
@@ -84,6 +84,9 @@ struct Inner {
     driver: FakeDriver,
     clock: Clock,
     controller: memory::Socket,
+    /// Shared where nothing goes wrong, as by the roles of one process. Where something does, each
+    /// role is a process of its own: so they meet at the driver, too.
+    turns: Option<Turns>,
     nodes: BTreeMap<Member, roles::NodePlace>,
     ledgers: BTreeMap<Member, Ledger>,
     provisioner: StartSidecar,
@@ -126,6 +129,7 @@ impl World {
         let trace = Trace::begin();
         let witness = Witness::new(server.store().clone(), trace.clone());
         let driver = FakeDriver::new(temper, witness.clone());
+        let turns = plan.is_calm().then(Turns::default);
         let plan = Arc::new(plan);
         let ledger = |member| Ledger::new(member, Arc::clone(&plan), seed, trace.clone());
         let mut members = Member::all(nodes);
@@ -149,6 +153,7 @@ impl World {
                 .map(|member| (*member, ledger(*member)))
                 .collect(),
             controller: driver.serve_controller(),
+            turns,
             server,
             trace,
             witness,
@@ -303,7 +308,11 @@ impl World {
     }
 
     fn controller(&self, wire: &Wire) -> Driver {
-        Driver::in_memory(&self.inner.controller).with_gate(wire.gate())
+        let driver = Driver::in_memory(&self.inner.controller).with_gate(wire.gate());
+        match &self.inner.turns {
+            Some(turns) => driver.with_turns(turns.clone()),
+            None => driver,
+        }
     }
 
     fn lives(&self) -> std::sync::MutexGuard<'_, BTreeMap<Member, Process>> {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow};
 use orlop_csi::{
-    Driver, DriverInfo,
+    Driver, DriverInfo, Turns,
     metrics::{Metrics as CallMetrics, Side},
 };
 use orlop_model::{ObjectRef, well_known::sanitise};
@@ -160,7 +160,9 @@ async fn begin(beside: Beside) -> Result<()> {
     let mut stop = std::pin::pin!(terminated());
     let client = reach(&common).await?;
     let calls = CallMetrics::register(Side::Sidecar, &mut metrics.registry());
-    let driver = Driver::connect(&common.csi_address)?.with_metrics(calls);
+    let driver = Driver::connect(&common.csi_address)?
+        .with_metrics(calls)
+        .with_turns(Turns::default());
     let info = tokio::select! {
         met = meet(&driver, &common.csi_address) => met?,
         () = &mut stop => return Ok(()),

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, future::join_all};
 use orlop_apiserver::{ApiServer, Config, LogRequest, LogSource, Pki, Policy, Signer, Storage};
 use orlop_csi::{
-    Driver,
+    Driver, Turns,
     client::socket_path,
     metrics::{Metrics as CallMetrics, Side},
     server::Services,
@@ -147,6 +147,7 @@ impl System {
         };
         let beside = Heard::new(&roles.controller, &chronicle, Side::Sidecar);
         let controller = beside.driver(&driver).map_err(anyhow::Error::msg)?;
+        let controller = controller.with_turns(Turns::default());
         let info = meet(&controller, &driver, DRIVER_PATIENCE).await?;
         tell(
             "driver",
