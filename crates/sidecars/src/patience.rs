@@ -232,11 +232,6 @@ impl Patience {
         wait
     }
 
-    /// Whether the last try failed.
-    pub(crate) fn knows(&self, who: &str) -> bool {
-        self.lock().contains_key(who)
-    }
-
     /// A try went well, or there is nothing to try any more.
     pub(crate) fn forget(&self, who: &str) {
         let mut entries = self.lock();

@@ -31,16 +31,9 @@ use crate::{
     patience::{Patience, Setback},
 };
 
-/// That a volume is being made is told only if it takes longer than this: that the claim is bound is
-/// seen anyway, and an event is a request like any other.
+/// That a volume is being made is told only if it takes longer than this: its end is told
+/// anyway, and an event is a request like any other.
 const QUICK: Duration = Duration::from_millis(500);
-
-/// Whether people were told of a volume's making, or that it failed: then they are told its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Story {
-    Untold,
-    Begun,
-}
 
 /// What the provisioner of claims works with.
 pub(super) struct Claims {
@@ -162,10 +155,6 @@ impl Claims {
             return Ok(AGAIN);
         };
         self.prepare.plans.remember(&claim, plan.clone());
-        let mut story = match self.patience.knows(&claim.key().to_string()) {
-            true => Story::Begun,
-            false => Story::Untold,
-        };
         let mut call = std::pin::pin!(self.driver.create_volume(request));
         let answer = match timeout(QUICK, &mut call).await {
             Ok(answer) => answer,
@@ -176,7 +165,6 @@ impl Claims {
                 );
                 self.recorder
                     .say(&claim, EventType::Normal, "Provisioning", text);
-                story = Story::Begun;
                 call.await
             }
         };
@@ -191,7 +179,7 @@ impl Claims {
                     plan: &plan,
                     answer: &answer,
                 };
-                self.record_volume(&made, begun, story).await
+                self.record_volume(&made, begun).await
             }
             Err(error) => self.failed(&claim, class, intent, &error).await,
         }
@@ -247,12 +235,7 @@ impl Claims {
     }
 
     /// The driver made the volume: puts it on record.
-    async fn record_volume(
-        &self,
-        made: &Made<'_>,
-        begun: Instant,
-        story: Story,
-    ) -> Result<Outcome, ApiError> {
+    async fn record_volume(&self, made: &Made<'_>, begun: Instant) -> Result<Outcome, ApiError> {
         let (claim, class) = (made.claim, made.class);
         if let Err(error) = volume::check(made.plan, made.answer) {
             return self.unusable(made, &error).await;
@@ -275,11 +258,9 @@ impl Claims {
         self.config
             .metrics
             .provisioned(&class.metadata.name, source_of(claim), begun.elapsed());
-        if story == Story::Begun {
-            let text = format!("Successfully provisioned volume {}", volume.metadata.name);
-            self.recorder
-                .say(claim, EventType::Normal, "ProvisioningSucceeded", text);
-        }
+        let text = format!("Successfully provisioned volume {}", volume.metadata.name);
+        self.recorder
+            .say(claim, EventType::Normal, "ProvisioningSucceeded", text);
         // The binder takes over; the intent is taken off when the claim is bound.
         Ok(Outcome::Done)
     }
