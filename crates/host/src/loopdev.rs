@@ -175,13 +175,14 @@ impl LoopDevice {
     }
 
     /// The devices whose file had this name when it was attached, lowest number first: for a file that
-    /// is gone or cannot be opened.
+    /// is gone or cannot be opened. The kernel tells the name from the file's mount on if that mount was
+    /// taken away, so the end of the name is enough.
     pub fn find_by_path(image: &Path) -> io::Result<Vec<Self>> {
         let mut found = Vec::new();
         for listed in list()? {
             let path = listed.backing_path.as_os_str().as_encoded_bytes();
             let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
-            if path == image.as_os_str().as_encoded_bytes()
+            if is_end_of(path, image.as_os_str().as_encoded_bytes())
                 && let Some(device) = Self::open(listed.number)?
             {
                 found.push(device);
@@ -307,6 +308,11 @@ impl LoopDevice {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Whether a path is another one, or what is left of that without the first folders.
+fn is_end_of(path: &[u8], whole: &[u8]) -> bool {
+    path.starts_with(b"/") && whole.ends_with(path)
 }
 
 /// A loop device as the system lists it, without opening it.

@@ -35,6 +35,9 @@ pub(super) fn of(pools: &Pools, volume: &Volume) -> proto::VolumeCondition {
         Err(error) => abnormal(format!(
             "the volume's image cannot be read ({error}); restore it from a backup"
         )),
+        Ok(image) if image.len() < record.least_image_bytes() => {
+            abnormal("the volume's image was cut off and has lost data; restore it from a backup")
+        }
         Ok(image) if image.len() < record.capacity_bytes => abnormal(
             "the volume's image is smaller than promised; stage the volume again to mend it",
         ),

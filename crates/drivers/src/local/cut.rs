@@ -14,7 +14,7 @@ use orlop_host::{LoopDevice, image};
 use tonic::Code;
 
 use super::node::{Holding, ObserveError, Use};
-use super::pool::StoreError;
+use super::pool::{self, StoreError};
 use super::pools::{Pools, Volume};
 use super::volume::VolumeId;
 
@@ -137,6 +137,12 @@ impl CutError {
                 source: ThawError::Early,
                 ..
             } => Code::Aborted,
+            // What the volume's file system or device says if the pool below does not work.
+            Self::Sync { source, .. }
+            | Self::Freeze {
+                source: FreezeError::Refused { source, .. },
+                ..
+            } if pool::is_trouble(source) => Code::Unavailable,
             Self::Sync { .. } | Self::Freeze { .. } | Self::Thaw { .. } => Code::Internal,
         }
     }

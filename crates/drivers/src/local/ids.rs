@@ -20,6 +20,11 @@ impl PoolTag {
         Self::parse(marker.get(..Self::DIGITS)?)
     }
 
+    /// A marker of the pool with this tag: as another, but for its beginning.
+    pub(super) fn marker(&self, like: &str) -> String {
+        format!("{self}{}", like.get(Self::DIGITS..).unwrap_or_default())
+    }
+
     pub(super) fn parse(text: &str) -> Option<Self> {
         (text.len() == Self::DIGITS && is_hex(text)).then(|| Self(text.to_owned()))
     }

@@ -81,6 +81,7 @@ pub(super) fn make<'a>(
             source,
         };
         let pool = pools.pool_of(volume);
+        pool.find_image(&volume.record.id).map_err(store)?;
         // Whatever the volume has now may have to be kept beside what it will be.
         let bytes = pool
             .allocated_bytes(&volume.record.id)

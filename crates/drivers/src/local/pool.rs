@@ -35,7 +35,7 @@ mod snapshots;
 mod spare;
 
 pub use error::OpenError;
-pub(super) use error::{FormatError, StoreError};
+pub(super) use error::{FormatError, StoreError, is_trouble};
 use hold::Hold;
 pub(super) use hold::Presence;
 pub(super) use images::size_image;

@@ -21,6 +21,7 @@ mod absent_pools;
 mod clones;
 mod controller_calls;
 mod crash;
+mod damage;
 mod failures;
 mod groups;
 mod inline;

@@ -77,8 +77,10 @@ pub struct VolumeRecord {
     pub lifetime: Lifetime,
     /// What the image holds.
     pub content: Content,
-    /// The size that its file system was made or last grown for. What lies between this and the
-    /// capacity is given to the file system when the volume is next staged or expanded.
+    /// The size that its file system was made or last grown for, or that a raw device had when it
+    /// was first handed out or last grown. What lies between this and the capacity is given to the
+    /// file system when the volume is next staged or expanded. An image that is smaller than this
+    /// has lost data.
     #[serde(default)]
     pub file_system_bytes: u64,
     /// The nodes that it is published on.
@@ -102,6 +104,16 @@ impl VolumeRecord {
             content: Content::Blank,
             file_system_bytes: 0,
             publications: BTreeMap::new(),
+        }
+    }
+
+    /// The least that the image has unless it was damaged. Only what comes after may be missing: of a
+    /// growth that was not finished.
+    #[must_use]
+    pub fn least_image_bytes(&self) -> u64 {
+        match self.content {
+            Content::Blank => 0,
+            Content::FileSystem(_) | Content::Raw => self.file_system_bytes,
         }
     }
 }

@@ -347,3 +347,24 @@ fn a_mount_that_is_busy_for_a_moment_is_waited_for_and_a_used_one_is_refused() {
         mount::unmount(&image.place()).unwrap();
     });
 }
+
+#[test]
+fn a_name_is_known_by_its_end_from_a_folder_on() {
+    let whole = b"/mnt/disk/pool/v/v.img";
+    for end in [
+        &b"/mnt/disk/pool/v/v.img"[..],
+        b"/pool/v/v.img",
+        b"/v/v.img",
+    ] {
+        assert!(is_end_of(end, whole));
+    }
+    for other in [
+        &b"v.img"[..],
+        b"ool/v/v.img",
+        b"/x/v.img",
+        b"/a/mnt/disk/pool/v/v.img",
+        b"",
+    ] {
+        assert!(!is_end_of(other, whole));
+    }
+}

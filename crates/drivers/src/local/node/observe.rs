@@ -11,9 +11,10 @@ use orlop_host::place::{Kind, Occupant};
 use orlop_host::{DeviceNumber, LoopDevice, Mount, MountTable, Place};
 use tonic::Code;
 
+use super::Here;
 use crate::local::pool::StoreError;
 use crate::local::pools::{Pools, Volume};
-use crate::local::volume::{NodeRecord, Staged};
+use crate::local::volume::{NodeRecord, Staged, VolumeId};
 
 /// Why the state of a volume on its node could not be seen or tidied.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +60,10 @@ impl ObserveError {
     }
 }
 
+/// What the options of a file system that takes no more writes have: the kernel's word for one that
+/// is read-only, and ext4's for one that became so by an error or was shut down.
+const SHUT: [&str; 3] = ["ro", "emergency_ro", "shutdown"];
+
 /// A volume on its node, as found.
 #[derive(Debug)]
 pub(in crate::local) struct Use {
@@ -68,6 +73,8 @@ pub(in crate::local) struct Use {
     pub(super) devices: Vec<Device>,
     /// The mounts of those devices.
     mounts: Vec<Mount>,
+    /// Where their nodes are shown.
+    nodes: Vec<Mount>,
 }
 
 /// A loop device of the volume.
@@ -96,9 +103,26 @@ impl Use {
             }
             Err(error) => return Err(ObserveError::Store(error)),
         };
-        let found = found.map_err(ObserveError::Devices)?;
+        Self::of_devices(record, found.map_err(ObserveError::Devices)?)
+    }
+
+    /// What the kernel alone knows of a volume whose pool or record cannot be read: enough to let go
+    /// of it.
+    pub(super) fn by_name(here: Here<'_>, id: &VolumeId) -> Result<Option<Self>, ObserveError> {
+        let pools = here.pools.pools().filter(|it| it.0.node == *here.node);
+        let mut seen: Option<Self> = None;
+        for (_, pool) in pools {
+            let found = LoopDevice::find_by_path(&pool.image(id)).map_err(ObserveError::Devices)?;
+            if seen.is_none() || !found.is_empty() {
+                seen = Some(Self::of_devices(pool.unused_node_record(), found)?);
+            }
+        }
+        Ok(seen)
+    }
+
+    fn of_devices(record: NodeRecord, found: Vec<LoopDevice>) -> Result<Self, ObserveError> {
         let mut devices = Vec::with_capacity(found.len());
-        let mut mounts = Vec::new();
+        let (mut mounts, mut nodes) = (Vec::new(), Vec::new());
         if !found.is_empty() {
             let table = MountTable::read().map_err(ObserveError::Mounts)?;
             for device in found {
@@ -112,6 +136,11 @@ impl Use {
                     .filter(|it| it.device == number || it.source == path.as_os_str());
                 let before = mounts.len();
                 mounts.extend(of_it.cloned());
+                let name = Path::new("/").join(path.file_name().unwrap_or_default());
+                let shown = table
+                    .iter()
+                    .filter(|it| it.fs_type == "devtmpfs" && it.root == name);
+                nodes.extend(shown.cloned());
                 devices.push(Device {
                     device,
                     status,
@@ -123,7 +152,24 @@ impl Use {
             record,
             devices,
             mounts,
+            nodes,
         })
+    }
+
+    /// Where else than at a path the volume is, if the record tells nothing though the kernel does: it
+    /// was lost, or cannot be read.
+    pub(super) fn unrecorded_besides(&self, path: &Path) -> Option<&Path> {
+        let mut points = self.mounts.iter().chain(&self.nodes).map(|it| &*it.point);
+        match self.record.is_unused() {
+            true => points.find(|point| *point != path),
+            false => None,
+        }
+    }
+
+    /// Whether the volume is mounted at a path, and cannot be written to there.
+    pub(super) fn is_read_only_at(&self, path: &Path) -> bool {
+        let mut here = self.mounts.iter().filter(|mount| mount.point == path);
+        here.any(Mount::is_read_only)
     }
 
     /// Whether taking the volume away would take it from somebody.
@@ -152,10 +198,12 @@ impl Use {
     pub(super) fn is_shut_down(&self) -> bool {
         let writable = |staged: &Staged| !staged.publication.read_only;
         self.record.staged.as_ref().is_some_and(writable)
-            && self
-                .mounts
-                .iter()
-                .any(|mount| mount.super_options.iter().any(|option| option == "ro"))
+            && self.mounts.iter().any(|mount| {
+                mount
+                    .super_options
+                    .iter()
+                    .any(|option| SHUT.iter().any(|it| option == it))
+            })
     }
 
     /// The device that can be written to, if there is one.
@@ -186,7 +234,11 @@ impl Use {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Shown::Nothing),
             Err(error) => return Err(failed(error)),
         };
-        Ok(self.recognise(place.look().map_err(failed)?))
+        Ok(match self.recognise(place.look().map_err(failed)?) {
+            // It does not answer, but the table tells that it is ours.
+            Shown::Unreachable if self.mounts.iter().any(|it| it.point == path) => Shown::Volume,
+            shown => shown,
+        })
     }
 
     fn recognise(&self, occupant: Occupant) -> Shown {

@@ -17,6 +17,7 @@ use super::observe::{ObserveError, Shown, Use};
 use crate::local::capability::{Access, Capability, Mode, MountOptions};
 use crate::local::fields::{self, FieldError};
 use crate::local::parameters;
+use crate::local::pool::StoreError;
 use crate::local::pools::Volume;
 use crate::local::room::Allocation;
 use crate::local::volume::{Content, NodeRecord, Publication, Staged, VolumeId, VolumeRecord};
@@ -205,7 +206,17 @@ pub(super) fn stage_at(
         source,
     };
     let image = open_image(here, volume)?;
-    let found = Use::observe(here.pools, volume).map_err(observe)?;
+    let mut found = Use::observe(here.pools, volume).map_err(observe)?;
+    if let Some(staged) = lost(volume, &wanted.staged, &found).map_err(observe)? {
+        found.record.staged = Some(staged);
+        here.pools
+            .pool_of(volume)
+            .write_node_record(&id, &found.record)
+            .map_err(|source| StageError::Store {
+                id: id.clone(),
+                source,
+            })?;
+    }
 
     let shown = |staged: &Staged| match staged.publication.capability.access {
         Access::Mount(_) => found.shown_at(&staged.path).map_err(observe),
@@ -228,6 +239,25 @@ pub(super) fn stage_at(
             growth.after_mount(here, volume, &wanted.staged)
         }
     }
+}
+
+/// How a volume is staged that is there though nothing is on record of it: the record was damaged.
+fn lost(volume: &Volume, wanted: &Staged, found: &Use) -> Result<Option<Staged>, ObserveError> {
+    let access = wanted.publication.capability.access;
+    let same = match (access, volume.record.content.file_system()) {
+        (Access::Mount(asked), Some(kind)) => asked == kind,
+        _ => false,
+    };
+    if !same || !found.record.is_unused() || found.shown_at(&wanted.path)? != Shown::Volume {
+        return Ok(None);
+    }
+    Ok(Some(Staged {
+        path: wanted.path.clone(),
+        publication: Publication {
+            capability: wanted.publication.capability,
+            read_only: found.is_read_only_at(&wanted.path),
+        },
+    }))
 }
 
 fn open_image(here: Here<'_>, volume: &Volume) -> Result<File, StageError> {
@@ -257,7 +287,16 @@ fn prepare(
             }
             return Ok(found);
         }
-        Preparation::MarkRaw => Content::Raw,
+        Preparation::MarkRaw => {
+            // From now on an image that is smaller has lost data: its size must outlive a power cut.
+            let synced = open_image(here, volume)?.sync_all();
+            synced.map_err(|source| StageError::Store {
+                id: id.clone(),
+                source: StoreError::at("write the image")(source),
+            })?;
+            volume.record.file_system_bytes = volume.record.capacity_bytes;
+            Content::Raw
+        }
         Preparation::Format(kind) => {
             let options =
                 parameters::mkfs_options(&volume.record.parameters, kind).map_err(|source| {

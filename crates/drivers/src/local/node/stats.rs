@@ -109,9 +109,15 @@ pub(super) fn stats(
         id: id.clone(),
         source,
     };
+    let shown = found.shown_at(&path).map_err(observe)?;
     let usage = match form_at(&found.record, &path) {
-        Some(Access::Mount(_)) if found.shown_at(&path).map_err(observe)? == Shown::Volume => {
-            files(here, &path).map_err(measure)?
+        Some(Access::Mount(_)) if shown == Shown::Volume => files(here, &path).map_err(measure)?,
+        // The record was lost, or is in a pool that cannot be read.
+        None if found.record.is_unused() && shown == Shown::Volume => {
+            match volume.record.content.file_system() {
+                Some(_) => files(here, &path).map_err(measure)?,
+                None => Vec::new(),
+            }
         }
         Some(Access::Block) if found.writable().is_some() => {
             let bytes = proto::VolumeUsage {
@@ -121,7 +127,11 @@ pub(super) fn stats(
             };
             vec![bytes]
         }
-        Some(_) | None => return Err(StatsError::NotThere { id, path }),
+        Some(_) | None => {
+            let readable = here.pools.pool_of(&volume).check();
+            readable.map_err(|source| observe(ObserveError::Store(source)))?;
+            return Err(StatsError::NotThere { id, path });
+        }
     };
     Ok(proto::NodeGetVolumeStatsResponse {
         usage,

@@ -126,6 +126,7 @@ pub(super) fn unpublish(
             inline::forget(here, &target)?;
             return Ok(proto::NodeUnpublishVolumeResponse {});
         }
+        Err(error) if error.unread().is_some() => return unread(here, request, error),
         other => other?,
     };
     let id = volume.record.id.clone();
@@ -165,6 +166,42 @@ pub(super) fn unpublish(
             .map_err(|source| UnpublishError::Store { id, source })?;
     }
     Ok(proto::NodeUnpublishVolumeResponse {})
+}
+
+/// Takes away what is there of a volume whose pool or record cannot be read: no pod need wait for that.
+fn unread(
+    here: Here<'_>,
+    request: &proto::NodeUnpublishVolumeRequest,
+    error: FindError,
+) -> Result<proto::NodeUnpublishVolumeResponse, UnpublishError> {
+    let Some(id) = error.unread().cloned() else {
+        return Err(error.into());
+    };
+    let target = here.reach().absolute("target_path", &request.target_path)?;
+    let observe = |source| UnpublishError::Observe {
+        id: id.clone(),
+        source,
+    };
+    let Some(found) = Use::by_name(here, &id).map_err(observe)? else {
+        return Err(error.into());
+    };
+    let removed = match plan(found.shown_at(&target).map_err(observe)?, None) {
+        Step::Nothing => Ok(()),
+        Step::UnmountAndRemove => unmount_and_remove(here, &target),
+        Step::Remove => remove(here, &target),
+        Step::Refuse => return Err(error.into()),
+    };
+    removed.map_err(|source| UnpublishError::Remove {
+        id: id.clone(),
+        path: target,
+        source,
+    })?;
+    // One that was made for its pod goes with it, which it can only once its pool is there: the
+    // kubelet asks again.
+    match VolumeId::parse(&request.volume_id) {
+        Some(_) => Ok(proto::NodeUnpublishVolumeResponse {}),
+        None => Err(error.into()),
+    }
 }
 
 pub(super) fn unmount_and_remove(here: Here<'_>, target: &Path) -> io::Result<()> {

@@ -83,7 +83,10 @@ pub(super) fn unstage(
     let done = proto::NodeUnstageVolumeResponse {};
     let id = fields::volume_id(&request.volume_id)?;
     fields::path("staging_target_path", &request.staging_target_path)?;
-    let volume = here.find(id)?;
+    let volume = match here.find(id) {
+        Err(error) if error.unread().is_some() => return unread(here, request, error),
+        other => other?,
+    };
     let id = volume.record.id.clone();
     let path = here
         .reach()
@@ -109,10 +112,19 @@ pub(super) fn unstage(
             });
         }
     }
+    if let Some(at) = found.unrecorded_besides(&path) {
+        let at = at.to_owned();
+        return Err(UnstageError::Published { id, at });
+    }
     let meant_here = found.record.staged.is_some();
     match found.shown_at(&path).map_err(observe)? {
         Shown::Volume => unmount(here, &id, &path)?,
         Shown::Unreachable if meant_here => unmount(here, &id, &path)?,
+        // Perhaps it is the volume after all: nobody can know.
+        Shown::Foreign | Shown::Unreachable if here.pools.pool_of(&volume).check().is_err() => {
+            let gone = here.pools.pool_of(&volume).check();
+            gone.map_err(|source| observe(ObserveError::Store(source)))?;
+        }
         Shown::Nothing | Shown::Plain(_) | Shown::Foreign | Shown::Unreachable => {}
     }
     found.record.staged = None;
@@ -124,6 +136,38 @@ pub(super) fn unstage(
         .reduce_node_record(&id, &record)
         .map_err(|source| UnstageError::Store { id, source })?;
     Ok(done)
+}
+
+/// Takes away what is there of a volume whose pool or record cannot be read.
+fn unread(
+    here: Here<'_>,
+    request: &proto::NodeUnstageVolumeRequest,
+    error: FindError,
+) -> Result<proto::NodeUnstageVolumeResponse, UnstageError> {
+    let Some(id) = error.unread().cloned() else {
+        return Err(error.into());
+    };
+    let path = here
+        .reach()
+        .absolute("staging_target_path", &request.staging_target_path)?;
+    let observe = |source| UnstageError::Observe {
+        id: id.clone(),
+        source,
+    };
+    let Some(found) = Use::by_name(here, &id).map_err(observe)? else {
+        return Err(error.into());
+    };
+    if let Some(at) = found.unrecorded_besides(&path) {
+        let at = at.to_owned();
+        return Err(UnstageError::Published { id, at });
+    }
+    match found.shown_at(&path).map_err(observe)? {
+        Shown::Volume => unmount(here, &id, &path)?,
+        Shown::Nothing | Shown::Plain(_) => {}
+        Shown::Foreign | Shown::Unreachable => return Err(error.into()),
+    }
+    found.release_devices().map_err(observe)?;
+    Ok(proto::NodeUnstageVolumeResponse {})
 }
 
 fn unmount(here: Here<'_>, id: &VolumeId, path: &std::path::Path) -> Result<(), UnstageError> {

@@ -29,6 +29,9 @@ pub enum OpenError {
         #[source]
         source: io::Error,
     },
+    /// Its marker is lost, and it holds volumes or snapshots of several pools.
+    #[error("the pool {} does not tell which it is", .0.display())]
+    Nameless(PathBuf),
     /// What a killed driver left could not be removed.
     #[error("could not clean up the pool {}", pool.display())]
     Clean {
@@ -53,7 +56,7 @@ impl OpenError {
                 source: RemoveTreeError::Io { source, .. },
                 ..
             } => source,
-            Self::Locked { .. } | Self::Clean { .. } => return None,
+            Self::Locked { .. } | Self::Clean { .. } | Self::Nameless(_) => return None,
         };
         is_trouble(source).then_some(source)
     }
@@ -65,7 +68,7 @@ const FAILING: [i32; 9] = [5, 6, 19, 107, 108, 116, 117, 121, 123];
 
 /// Whether an error is that of a disk which is read-only or does not work: the pool is not to be had
 /// now, and may be later.
-pub(super) fn is_trouble(error: &io::Error) -> bool {
+pub(in crate::local) fn is_trouble(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ReadOnlyFilesystem
         || error.raw_os_error().is_some_and(|it| FAILING.contains(&it))
 }
@@ -104,12 +107,32 @@ pub enum StoreError {
         /// The file that remembers it.
         memory: PathBuf,
     },
+    /// Its marker is lost, and what is in it is of several pools.
+    #[error(
+        "the file pool.json in {} is missing or damaged, and what is in there is of several pools; \
+         restore it from a backup, or take out what is not of this pool",
+        .0.display()
+    )]
+    Nameless(PathBuf),
     /// The pool's file system holds no file of this size.
     #[error("the pool's file system holds no file as large as this; ask for less")]
     TooLarge(#[source] io::Error),
     /// The volume's record is there, and its image is not.
     #[error("the image {} is missing; restore it from a backup", .0.display())]
     NoImage(PathBuf),
+    /// The image is smaller than what was written to it.
+    #[error(
+        "the image {} was cut off: it has {has} of at least {least} bytes; restore it from a backup",
+        image.display()
+    )]
+    Truncated {
+        /// Which.
+        image: PathBuf,
+        /// Its size.
+        has: u64,
+        /// The size of what was in it.
+        least: u64,
+    },
     /// Something else.
     #[error("could not {what}")]
     Io {
@@ -156,11 +179,13 @@ impl StoreError {
         match self {
             Self::Full(_) => Code::ResourceExhausted,
             // Over as soon as the disk is well again: nothing is wrong with what was asked for.
-            Self::ReadOnly(_) | Self::Failing(_) | Self::Gone(_) | Self::Missing { .. } => {
-                Code::Unavailable
-            }
+            Self::ReadOnly(_)
+            | Self::Failing(_)
+            | Self::Gone(_)
+            | Self::Missing { .. }
+            | Self::Nameless(_) => Code::Unavailable,
             Self::TooLarge(_) => Code::OutOfRange,
-            Self::NoImage(_) => Code::DataLoss,
+            Self::NoImage(_) | Self::Truncated { .. } => Code::DataLoss,
             Self::Io { .. } | Self::Remove(_) => Code::Internal,
         }
     }

@@ -25,6 +25,9 @@ use uuid::Uuid;
 
 use super::error::is_trouble;
 use super::{FILE_MODE, Found, OpenError, StoreError, to_json};
+use crate::local::ids::PoolTag;
+use crate::local::snapshot::{GroupId, SnapshotId};
+use crate::local::volume::VolumeId;
 
 /// A directory that is ours, as long as it is there.
 #[derive(Debug)]
@@ -56,11 +59,21 @@ enum Why {
     Gone,
     /// It was away from the start, which this file knows.
     Missing(PathBuf),
+    /// Its marker is lost, and nothing in it tells which pool it is.
+    Nameless,
     /// The system says this of its disk.
     Trouble(i32),
 }
 
 impl Why {
+    /// Why a directory that could not be opened is away, if it may be another time.
+    fn of_open(error: &OpenError) -> Option<Self> {
+        match error {
+            OpenError::Nameless(_) => Some(Self::Nameless),
+            other => other.trouble().and_then(Self::of),
+        }
+    }
+
     fn of(error: &io::Error) -> Option<Self> {
         let code = error.raw_os_error()?;
         is_trouble(error).then_some(Self::Trouble(code))
@@ -73,6 +86,7 @@ impl Why {
                 pool: directory.to_owned(),
                 memory: memory.clone(),
             },
+            Self::Nameless => StoreError::Nameless(directory.to_owned()),
             Self::Trouble(code) => {
                 StoreError::at("use the pool")(io::Error::from_raw_os_error(*code))
             }
@@ -124,7 +138,16 @@ impl Taken {
         let pool = match marker(directory).map_err(failed)? {
             Some(pool) => pool,
             None => {
-                let pool = Uuid::new_v4().to_string();
+                let new = Uuid::new_v4().to_string();
+                let pool = match tags_within(directory).map_err(failed)?.as_slice() {
+                    [] => new,
+                    // Its marker was lost. What is in it says which pool it is.
+                    [tag] => {
+                        tracing::warn!(pool = %directory.display(), %tag, "pool.json is written anew");
+                        tag.marker(&new)
+                    }
+                    [_, _, ..] => return Err(OpenError::Nameless(directory.to_owned())),
+                };
                 let path = directory.join("pool.json");
                 durable::write_atomic(&path, &to_json(&Marker { pool: pool.clone() }), FILE_MODE)
                     .map_err(failed)?;
@@ -166,7 +189,7 @@ impl Hold {
     pub(super) fn take(directory: &Path) -> Result<Self, OpenError> {
         let state = match Taken::take(directory) {
             Ok(taken) => State::Taken(taken),
-            Err(error) => match error.trouble().and_then(Why::of) {
+            Err(error) => match Why::of_open(&error) {
                 None => return Err(error),
                 Some(why) => {
                     tell(directory, &why);
@@ -268,7 +291,7 @@ impl Hold {
                 Presence::Back(found)
             }
             Err(error) => {
-                match error.trouble().and_then(Why::of) {
+                match Why::of_open(&error) {
                     Some(trouble) => *why = trouble,
                     None => {
                         let error = &error as &dyn std::error::Error;
@@ -300,4 +323,26 @@ pub(super) fn marker(directory: &Path) -> io::Result<Option<String>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The pools that the ids of what is in a directory name. More than one if somebody moved things.
+fn tags_within(directory: &Path) -> io::Result<Vec<PoolTag>> {
+    let mut tags = Vec::new();
+    for part in ["volumes", "snapshots", "groups"] {
+        let entries = match fs::read_dir(directory.join(part)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let name = entry?.file_name();
+            let Some(name) = name.to_str() else { continue };
+            tags.extend(VolumeId::parse(name).and_then(|id| id.pool()));
+            tags.extend(SnapshotId::parse(name).and_then(|id| id.pool()));
+            tags.extend(GroupId::parse(name).and_then(|id| id.pool()));
+        }
+    }
+    tags.sort();
+    tags.dedup();
+    Ok(tags)
 }

@@ -50,7 +50,16 @@ impl Pool {
     pub fn open_image(&self, record: &VolumeRecord) -> Result<File, StoreError> {
         let at = StoreError::at;
         let image = self.find_image(&record.id)?;
-        if image.metadata().map_err(at("look at the image"))?.len() < record.capacity_bytes {
+        let has = image.metadata().map_err(at("look at the image"))?.len();
+        if has < record.least_image_bytes() {
+            // To extend it would put zeros where data was, and call that well.
+            return Err(StoreError::Truncated {
+                image: self.image(&record.id),
+                has,
+                least: record.least_image_bytes(),
+            });
+        }
+        if has < record.capacity_bytes {
             size_image(&image, record.capacity_bytes, record.allocation)
                 .and_then(|()| image.sync_all())
                 .map_err(at("grow the image"))?;

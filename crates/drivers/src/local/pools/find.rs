@@ -58,6 +58,14 @@ pub enum Elsewhere {
 }
 
 impl FindError {
+    /// The volume, if there may be one of which nothing can be read.
+    pub(in crate::local) fn unread(&self) -> Option<&VolumeId> {
+        match self {
+            Self::Unknown { .. } => None,
+            Self::Broken { id } | Self::Away { id, .. } => Some(id),
+        }
+    }
+
     /// How callers should take it.
     pub(in crate::local) fn code(&self) -> Code {
         match self {
