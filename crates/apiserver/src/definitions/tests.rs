@@ -205,3 +205,26 @@ fn the_definitions_that_are_installed_make_sense() {
         }
     }
 }
+
+#[test]
+fn many_items_of_a_keyed_list_are_told_apart_in_time_that_grows_with_their_number() {
+    let schema = spec(&json!({
+        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+        "items": { "type": "object", "properties": { "k": { "type": "integer" } } },
+    }));
+    let schema = Structural::parse(&schema);
+    let list = |change: i32| -> Vec<Value> {
+        (0..20_000)
+            .map(|k| json!({ "k": k, "v": change }))
+            .collect()
+    };
+    let (old, mut new) = (json!({ "x": list(1) }), list(2));
+    new.push(json!({ "k": 7 }));
+    new.push(json!({ "k": 7 }));
+    let began = std::time::Instant::now();
+    let found = validate::validate(&schema, Some(&old), &json!({ "x": new }));
+    // Each against each would be minutes.
+    assert!(began.elapsed() < std::time::Duration::from_secs(15));
+    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(found, ["x[20000]: Duplicate value: {\"k\":7}"]);
+}

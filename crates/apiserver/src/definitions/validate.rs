@@ -1,5 +1,7 @@
 //! Does an object keep to its kind's schema? The texts are the original's.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::Value;
 
 use super::formats;
@@ -93,9 +95,9 @@ fn walk(
         }
         Value::Array(list) => {
             if let Some(inner) = &schema.items {
-                let before = old.and_then(Value::as_array);
+                let past = Past::new(schema, old);
                 for (at, value) in list.iter().enumerate() {
-                    let old = past(schema, before, value);
+                    let old = past.of(value);
                     walk(inner, &format!("{path}[{at}]"), old, value, errors);
                 }
             }
@@ -200,7 +202,8 @@ fn limits(schema: &Structural, path: &str, value: &Value, errors: &mut Vec<Field
                 let detail = format!("{path} in body should have at least {least} items");
                 errors.push(FieldError::invalid(path, &count.into(), detail));
             }
-            if limits.unique && (1..list.len()).any(|at| list[..at].contains(&list[at])) {
+            let mut seen = HashSet::new();
+            if limits.unique && !list.iter().all(|item| seen.insert(item.to_string())) {
                 errors.push(says("shouldn't contain duplicates".to_owned()));
             }
         }
@@ -243,14 +246,17 @@ fn duplicates(schema: &Structural, path: &str, list: &[Value], errors: &mut Vec<
         List::Set => Some(item.clone()),
         List::Keyed(keys) => Some(key_of(schema, keys, item)),
     };
-    let all: Vec<Option<Value>> = list.iter().map(identity).collect();
-    for (at, one) in all.iter().enumerate() {
-        if let Some(value) = one
-            // Of many that are the same, the second is told.
-            && all[..at].iter().filter(|other| *other == one).count() == 1
-        {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for (at, value) in list.iter().enumerate() {
+        let Some(value) = identity(value) else {
+            return;
+        };
+        let times = seen.entry(value.to_string()).or_default();
+        *times += 1;
+        // Of many that are the same, the second is told.
+        if *times == 2 {
             let path = format!("{path}[{at}]");
-            errors.push(FieldError::new(&path, Fault::Duplicate(value.clone())));
+            errors.push(FieldError::new(&path, Fault::Duplicate(value)));
         }
     }
 }
@@ -363,9 +369,9 @@ fn apply_rules(
             let Some(items) = &schema.items else {
                 return Ok(());
             };
-            let before = old.and_then(Value::as_array);
+            let past = Past::new(schema, old);
             for (at, value) in list.iter().enumerate() {
-                let old = past(schema, before, value);
+                let old = past.of(value);
                 let path = format!("{path}[{at}]");
                 apply_rules(&inner(items, old, value), &path, budget, errors)?;
             }
@@ -388,16 +394,31 @@ fn schema_is_named(schema: &Structural, name: &str) -> bool {
     schema.properties.contains_key(name)
 }
 
-/// What an item of a list was before; only items with keys can be told by.
-fn past<'v>(
-    schema: &Structural,
-    before: Option<&'v Vec<Value>>,
-    value: &Value,
-) -> Option<&'v Value> {
-    let List::Keyed(keys) = &schema.list else {
-        return None;
-    };
-    let key = key_of(schema, keys, value);
-    let mut before = before?.iter();
-    before.find(|old| key_of(schema, keys, old) == key)
+/// What the items of a list were before; only items with keys can be told by.
+struct Past<'v> {
+    schema: &'v Structural,
+    items: HashMap<String, &'v Value>,
+}
+
+impl<'v> Past<'v> {
+    fn new(schema: &'v Structural, old: Option<&'v Value>) -> Self {
+        let mut items = HashMap::new();
+        if let List::Keyed(keys) = &schema.list {
+            for old in old.and_then(Value::as_array).into_iter().flatten() {
+                let key = key_of(schema, keys, old).to_string();
+                items.entry(key).or_insert(old);
+            }
+        }
+        Self { schema, items }
+    }
+
+    fn of(&self, value: &Value) -> Option<&'v Value> {
+        match &self.schema.list {
+            List::Keyed(keys) if !self.items.is_empty() => {
+                let key = key_of(self.schema, keys, value).to_string();
+                self.items.get(&key).copied()
+            }
+            _ => None,
+        }
+    }
 }

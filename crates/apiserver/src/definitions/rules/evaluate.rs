@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::library;
 use super::syntax::{Fold, How, Node, Presence, What, Wrap};
@@ -9,6 +10,10 @@ use super::value::{Key, Value};
 
 /// What one evaluation may cost, as in the original.
 pub(super) const MOST: u64 = 1_000_000;
+
+/// How long one may take, whatever it costs: prices are estimates. A rule that keeps to its
+/// price is done in a fraction of it.
+const LONGEST: Duration = Duration::from_secs(3);
 
 /// Why there is no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +35,8 @@ pub(super) fn evaluate(node: &Node, names: &[(&str, Value)]) -> (Result<Value, S
     let mut scope = Scope {
         names: names.to_vec(),
         cost: 0,
+        made: 0,
+        began: Instant::now(),
     };
     let result = scope.value(node);
     (result, scope.cost)
@@ -38,6 +45,9 @@ pub(super) fn evaluate(node: &Node, names: &[(&str, Value)]) -> (Result<Value, S
 struct Scope<'n> {
     names: Vec<(&'n str, Value)>,
     cost: u64,
+    /// The bytes of all that was made.
+    made: u64,
+    began: Instant,
 }
 
 fn no_such_key(key: &str) -> Stop {
@@ -51,7 +61,20 @@ fn no_overload() -> Stop {
 impl<'n> Scope<'n> {
     fn pay(&mut self, price: u64) -> Result<(), Stop> {
         self.cost = self.cost.saturating_add(price);
-        if self.cost > MOST {
+        if self.cost > MOST || self.began.elapsed() > LONGEST {
+            Err(Stop::Cost)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Takes room for what is about to be made. What was let go isn't given back, so that
+    /// this is a bound of the work, too.
+    fn make(&mut self, bytes: u64) -> Result<(), Stop> {
+        self.made = self.made.saturating_add(bytes);
+        if self.made > library::ROOM {
+            // As much as there is was spent.
+            self.cost = self.cost.max(MOST + 1);
             Err(Stop::Cost)
         } else {
             Ok(())
@@ -89,7 +112,9 @@ impl<'n> Scope<'n> {
                 for argument in arguments {
                     values.push(self.value(argument)?);
                 }
-                self.pay(library::price(&call.name, &values))?;
+                let made = library::made(&call.name, &values);
+                self.pay(library::price(&call.name, &values, made))?;
+                self.make(made)?;
                 match call.name.as_str() {
                     "_[_]" => index(&values[0], &values[1], Presence::Expected),
                     "_[?_]" => index(&values[0], &values[1], Presence::Optional),
@@ -98,6 +123,7 @@ impl<'n> Scope<'n> {
             }
             What::List(items) => {
                 self.pay(10)?;
+                self.make(library::ITEM * items.len() as u64)?;
                 let mut values = Vec::with_capacity(items.len());
                 for (item, optional) in items {
                     values.extend(self.item(item, *optional)?);
@@ -106,6 +132,7 @@ impl<'n> Scope<'n> {
             }
             What::Map(entries) => {
                 self.pay(30)?;
+                self.make(2 * library::ITEM * entries.len() as u64)?;
                 let mut map = BTreeMap::new();
                 for (key, value, optional) in entries {
                     let key = self.value(key)?;
@@ -172,17 +199,15 @@ impl<'n> Scope<'n> {
 
     fn fold(&mut self, fold: &'n Fold) -> Result<Value, Stop> {
         let of = self.value(&fold.of)?;
-        let items: Vec<(Value, Value)> = match &of {
+        // One after the other: the first may decide.
+        let items: Box<dyn Iterator<Item = (Value, Value)> + '_> = match &of {
             Value::List(list) => {
                 let indexed = list.values.iter().enumerate();
-                indexed
-                    .map(|(at, item)| (Value::size(at), item.clone()))
-                    .collect()
+                Box::new(indexed.map(|(at, item)| (Value::size(at), item.clone())))
             }
-            Value::Map(map) => map
-                .iter()
-                .map(|(key, value)| (key.value(), value.clone()))
-                .collect(),
+            Value::Map(map) => {
+                Box::new(map.iter().map(|(key, value)| (key.value(), value.clone())))
+            }
             _ => return Err(no_overload()),
         };
         let over_map = matches!(of, Value::Map(_));
@@ -214,6 +239,13 @@ impl<'n> Scope<'n> {
                 Err(stop) => Err(stop),
             };
             self.names.truncate(depth);
+            let kept = match (fold.how, &result) {
+                (How::Filter | How::List, _) => 1,
+                (How::SortBy | How::Map, _) => 2,
+                (How::Entries, Ok(Some(Value::Map(entries)))) => 2 * entries.len() as u64,
+                _ => 0,
+            };
+            self.make(kept.saturating_mul(library::ITEM))?;
             if gathered.take(item, result)? {
                 break;
             }

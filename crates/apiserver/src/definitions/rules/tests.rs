@@ -188,6 +188,50 @@ fn no_rule_runs_for_long() {
 }
 
 #[test]
+fn no_rule_makes_more_than_there_is_room_for() {
+    let mut object = object();
+    object["s"] = "a".repeat(1500).into();
+    object["l"] = (0..500).collect::<Vec<_>>().into();
+    let schema = schema();
+    let this = Value::of(&object, &schema, false);
+    let began = std::time::Instant::now();
+    let twice = "map(x, [x, x])";
+    let doubled = format!("[[1]]{}", format!(".{twice}").repeat(25));
+    let texts = "self.l.map(x, self.s.replace('a', 'aaaaaaaaaa'))";
+    for text in [
+        "size(self.s.replace('a', self.s).replace('a', self.s)) > 0".to_owned(),
+        "self.s.replace('', self.s).replace('a', self.s, 100000) != ''".to_owned(),
+        "self.l.map(x, self.s).join(self.s + self.s).split('') == []".to_owned(),
+        format!("{texts}.map(x, x + x + x + x) == []"),
+        format!("'%s%s%s'.format([{texts}, {texts}, {texts}]) == ''"),
+        format!("self.l.map(x, {texts}).flatten().map(x, x + x) == []"),
+        "self.l.map(x, self.l.map(y, self.l)).flatten(2) == []".to_owned(),
+        "self.l.map(x, (self.s + self.s).split('')) == []".to_owned(),
+        "self.l.map(x, (self.s + self.s).findAll('a')) == []".to_owned(),
+        "self.l.map(x, url('/?' + self.s.replace('a', 'a&')).getQuery()) == []".to_owned(),
+        format!("{doubled} == {doubled}"),
+        format!("{doubled} in [{doubled}]"),
+        format!("'%s'.format([{doubled}]) == ''"),
+        format!("[{doubled}].flatten(100) == []"),
+    ] {
+        let (node, _) = compiled(&text).unwrap_or_else(|why| panic!("{text}: {why}"));
+        let (found, _) = evaluate(&node, &[("self", this.clone())]);
+        assert_eq!(found, Err(Stop::Cost), "{text}");
+    }
+    // Each of them would take minutes, or gigabytes.
+    assert!(began.elapsed() < std::time::Duration::from_secs(60));
+    for text in [
+        "size(self.s.replace('a', 'bb')) == 3000",
+        "self.l.map(x, string(x)).join(',').split(',').size() == 500",
+        "self.l.all(x, x in self.l) && self.l.map(x, self.s.matches('^a+$')).all(x, x)",
+    ] {
+        let (node, _) = compiled(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+        let (found, _) = evaluate(&node, &[("self", this.clone())]);
+        assert_eq!(found, Ok(Value::Bool(true)), "{text}");
+    }
+}
+
+#[test]
 fn the_longest_rules_are_evaluated() {
     let sum = "1 + ".repeat(100) + "1 == 101";
     assert_eq!(eval(&sum), Ok(Value::Bool(true)));

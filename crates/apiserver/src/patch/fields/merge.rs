@@ -5,7 +5,7 @@ use super::set::Step;
 use super::{Walk, step_to, walk};
 use crate::schema::Shape;
 use serde_json::{Map, Value};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// The live object with the configuration's fields; duplicates in the
 /// configuration must have been refused before.
@@ -46,19 +46,35 @@ fn merge_lists(shape: &Shape, live: &[Value], applied: &[Value]) -> Vec<Value> {
         items.iter().map(|item| step_to(shape, item).ok()).collect()
     };
     let (live_steps, steps) = (keyed(live), keyed(applied));
-    let is_applied = |at: usize| live_steps[at].is_some() && steps.contains(&live_steps[at]);
-    let place = |step: &Option<Step>| live_steps.iter().position(|other| other == step);
+    let wanted: HashSet<&Step> = steps.iter().flatten().collect();
+    let is_applied = |at: usize| live_steps[at].as_ref().is_some_and(|s| wanted.contains(s));
+    let mut places: HashMap<&Step, usize> = HashMap::new();
+    for (at, step) in live_steps.iter().enumerate() {
+        if let Some(step) = step {
+            places.entry(step).or_insert(at);
+        }
+    }
+    let place = |step: &Option<Step>| places.get(step.as_ref()?).copied();
+    // For each applied element, the first from there on that the live list has, too.
+    let mut shared: Vec<Option<&Step>> = vec![None; steps.len()];
+    let mut next = None;
+    for (at, step) in steps.iter().enumerate().rev() {
+        if place(step).is_some() {
+            next = step.as_ref();
+        }
+        shared[at] = next;
+    }
 
     let mut result = Vec::with_capacity(live.len().max(applied.len()));
-    let mut emitted: Vec<&Option<Step>> = Vec::new();
+    let mut emitted: HashSet<&Step> = HashSet::new();
     let mut left = 0;
     for (right, item) in applied.iter().enumerate() {
-        let next_shared = steps[right..].iter().find(|step| place(step).is_some());
         while left < live.len() {
             if !is_applied(left) {
                 result.extend(merge(shape.element(), Some(&live[left]), None));
-            } else if Some(&live_steps[left]) == next_shared
-                && !emitted.contains(&&live_steps[left])
+            } else if let Some(step) = &live_steps[left]
+                && shared[right] == Some(step)
+                && !emitted.contains(step)
             {
                 break;
             }
@@ -66,7 +82,7 @@ fn merge_lists(shape: &Shape, live: &[Value], applied: &[Value]) -> Vec<Value> {
         }
         let before = place(&steps[right]).map(|at| &live[at]);
         result.extend(merge(shape.element(), before, Some(item)));
-        emitted.push(&steps[right]);
+        emitted.extend(&steps[right]);
         if left < live.len() && live_steps[left] == steps[right] {
             left += 1;
         }

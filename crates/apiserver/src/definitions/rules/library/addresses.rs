@@ -125,6 +125,11 @@ impl Url {
         })
     }
 
+    /// How long it is.
+    pub(super) fn length(&self) -> u64 {
+        (self.scheme.len() + self.host.len() + self.path.len() + self.query.len()) as u64
+    }
+
     /// The name and the port; the port may be missing.
     fn parts(&self) -> (&str, &str) {
         if let Some((name, rest)) = self

@@ -7,6 +7,7 @@ mod formats;
 mod lists;
 mod operators;
 mod quantities;
+mod sizes;
 mod texts;
 mod times;
 mod versions;
@@ -14,11 +15,12 @@ mod versions;
 use std::sync::Arc;
 
 use super::check::TYPE_NAMES;
-use super::value::{Items, Value};
+use super::value::{Items, Merge, Value};
 pub(super) use addresses::{Cidr, Url};
 pub(super) use formats::NamedFormat;
 pub(super) use lists::comparable;
 pub(super) use quantities::Quantity;
+pub(super) use sizes::{ITEM, ROOM, made};
 pub(super) use versions::Version;
 
 /// The result of a function, or why there is none.
@@ -114,9 +116,20 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// What a call costs: as much as the original charges for what it has to look at.
-pub(super) fn price(name: &str, arguments: &[Value]) -> u64 {
+/// What a call costs: as much as the original charges for what it has to look at, or for the
+/// text of `made` bytes that comes of it.
+pub(super) fn price(name: &str, arguments: &[Value], made: u64) -> u64 {
+    let looked = looked(name, arguments);
+    match name {
+        "replace" | "join" | "format" | "strings.quote" => looked.max(made.div_ceil(10)),
+        "flatten" => looked.max(made / ITEM),
+        _ => looked,
+    }
+}
+
+fn looked(name: &str, arguments: &[Value]) -> u64 {
     let weight = |at: usize| arguments.get(at).map_or(0, Value::weight);
+    let deep = |at: usize| arguments.get(at).map_or(0, inner);
     let read = |weight: u64| weight.div_ceil(10);
     match name {
         "startsWith" | "endsWith" => read(weight(1)),
@@ -124,21 +137,32 @@ pub(super) fn price(name: &str, arguments: &[Value]) -> u64 {
         | "substring" | "trim" | "replace" | "split" | "join" | "reverse" | "charAt"
         | "quantity" | "isQuantity" | "semver" | "isSemver" | "ip" | "isIP" | "cidr" | "isCIDR"
         | "validate" => read(weight(0)).max(1),
-        "@in" => weight(1),
-        "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" => {
-            read(weight(0).min(weight(1))).max(contents(arguments))
-        }
+        "size" => match arguments {
+            [Value::Text(text)] => 1 + text.len() as u64 / 10_000,
+            _ => 1,
+        },
+        "@in" => weight(1).max(deep(1)),
+        "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" => match arguments {
+            // The longer one's characters need not be counted.
+            [Value::Text(a), Value::Text(b)] => read(a.len().min(b.len()) as u64),
+            _ => read(weight(0).min(weight(1))).max(contents(arguments)),
+        },
+        // To tell which items are the same, each is held against each.
+        "_+_" if merges(arguments) => weight(0).saturating_mul(weight(1)).div_ceil(20).max(1),
         "_+_" => read(weight(0).saturating_add(weight(1))).max(1),
         "matches" | "find" | "findAll" => {
             let text = read(weight(0).saturating_add(1));
             text.saturating_mul(weight(1).div_ceil(4).max(1))
         }
         "contains" => read(weight(0)).saturating_mul(read(weight(1))),
-        "isSorted" | "sum" | "min" | "max" | "indexOf" | "lastIndexOf" | "first" | "last"
-        | "slice" | "flatten" => weight(0).max(1),
-        "distinct" | "sort" => weight(0).saturating_mul(weight(0)).max(1),
+        "indexOf" | "lastIndexOf" => weight(0).max(deep(0)).max(1),
+        "isSorted" | "sum" | "min" | "max" | "first" | "last" | "slice" | "flatten" => {
+            weight(0).max(1)
+        }
+        "distinct" | "sort" => weight(0).saturating_mul(weight(0).max(deep(0))).max(1),
         "sets.contains" | "sets.intersects" | "sets.equivalent" => {
-            weight(0).saturating_mul(weight(1)).max(1)
+            let (left, right) = (weight(0).max(deep(0)), weight(1).max(deep(1)));
+            left.saturating_mul(right).max(1)
         }
         "lists.range" => match arguments {
             [Value::Int(count)] => u64::try_from(*count).unwrap_or(1),
@@ -148,24 +172,80 @@ pub(super) fn price(name: &str, arguments: &[Value]) -> u64 {
     }
 }
 
-/// What it costs to compare all of two lists or maps: as much as the smaller one holds.
-fn contents(arguments: &[Value]) -> u64 {
-    let sizes = arguments.iter().map(whole);
-    sizes.min().unwrap_or(1).div_ceil(10)
+/// As much as is counted of what a value holds: more costs too much, whoever looks at it.
+const COUNTED: u64 = 20 * super::evaluate::MOST;
+
+/// Whether two lists are added item by item.
+fn merges(arguments: &[Value]) -> bool {
+    let merges = |value: &Value| matches!(value, Value::List(list) if list.how != Merge::Ordered);
+    arguments.first().is_some_and(merges)
 }
 
-fn whole(value: &Value) -> u64 {
+/// What it costs to look into the lists and maps that a list holds. They may hold the same
+/// ones many times over, so that they are far bigger than what was made of them.
+fn inner(list: &Value) -> u64 {
+    let Value::List(list) = list else {
+        return 0;
+    };
+    let is_deep =
+        |value: &&Value| matches!(value, Value::List(_) | Value::Map(_) | Value::Optional(_));
+    let mut left = COUNTED;
+    for value in list.values.iter().filter(is_deep) {
+        count(value, &mut left);
+    }
+    match COUNTED - left {
+        COUNTED => u64::MAX,
+        // Most items differ early.
+        counted => counted / 100,
+    }
+}
+
+/// What it costs to compare all of two lists or maps: as much as the smaller one holds.
+fn contents(arguments: &[Value]) -> u64 {
+    let mut most = 1000;
+    loop {
+        let sizes = arguments.iter().map(|value| {
+            let mut left = most;
+            count(value, &mut left);
+            most - left
+        });
+        let smaller = sizes.min().unwrap_or(1);
+        if smaller < most || most >= COUNTED {
+            return smaller.div_ceil(10);
+        }
+        // The bigger one isn't counted to its end.
+        most *= 10;
+    }
+}
+
+/// Takes from `left` what there is to look at, until nothing is left.
+fn count(value: &Value, left: &mut u64) {
+    let before = *left;
+    *left = left.saturating_sub(1);
     match value {
         Value::List(list) => {
-            let inner: u64 = list.values.iter().map(whole).sum();
+            for item in &list.values {
+                if *left == 0 {
+                    return;
+                }
+                count(item, left);
+            }
             // Whatever order is equal has to be looked for.
-            match list.how {
-                super::value::Merge::Ordered => inner + 1,
-                _ => inner.saturating_mul(list.values.len() as u64) + 1,
+            if list.how != Merge::Ordered {
+                let times = list.values.len() as u64;
+                *left = before.saturating_sub((before - *left).saturating_mul(times));
             }
         }
-        Value::Map(map) => map.values().map(whole).sum::<u64>() + 1,
-        other => other.weight(),
+        Value::Map(map) => {
+            for item in map.values() {
+                if *left == 0 {
+                    return;
+                }
+                count(item, left);
+            }
+        }
+        Value::Optional(Some(inner)) => count(inner, left),
+        other => *left = before.saturating_sub(other.weight()),
     }
 }
 

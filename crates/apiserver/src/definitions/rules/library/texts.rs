@@ -1,6 +1,9 @@
 //! Texts: parts of them, searches, patterns.
 
-use regex::Regex;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use regex::{Regex, RegexBuilder};
 
 use super::{Made, format, no_overload, place};
 use crate::definitions::rules::value::Value;
@@ -74,8 +77,32 @@ pub(super) fn call(name: &str, arguments: &[Value]) -> Option<Made> {
     Some(made)
 }
 
-fn pattern(text: &str) -> Result<Regex, String> {
-    Regex::new(text).map_err(|error| format!("error parsing regexp: {error}"))
+/// How many patterns are kept: a rule asks for the same one for each item of a list.
+const PATTERNS: usize = 16;
+/// How big one may become.
+const PATTERN: usize = 1 << 20;
+
+thread_local! {
+    static KEPT: RefCell<VecDeque<(String, Regex)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+pub(super) fn pattern(text: &str) -> Result<Regex, String> {
+    let find = |kept: &RefCell<VecDeque<(String, Regex)>>| {
+        let kept = kept.borrow();
+        let found = kept.iter().find(|(known, _)| known == text);
+        found.map(|(_, regex)| regex.clone())
+    };
+    if let Some(known) = KEPT.with(find) {
+        return Ok(known);
+    }
+    let made = RegexBuilder::new(text).size_limit(PATTERN).build();
+    let made = made.map_err(|error| format!("error parsing regexp: {error}"))?;
+    KEPT.with(|kept| {
+        let mut kept = kept.borrow_mut();
+        kept.push_front((text.to_owned(), made.clone()));
+        kept.truncate(PATTERNS);
+    });
+    Ok(made)
 }
 
 fn find_all(of: &str, by: &str, most: i64) -> Made {
