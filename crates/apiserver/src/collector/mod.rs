@@ -271,10 +271,29 @@ fn exactly(object: &Stored) -> DeleteOptions {
     }
 }
 
+/// Does what an object's owners call for. A writer that comes in between changes the object
+/// under the decision: most often its status, which brings no further look at its owners, so
+/// the decision is made again here.
 async fn dependent(registry: &Registry, key: &Key) -> Result<(), Refusal> {
-    let (Some(stored), Some(target)) = (registry.store.get(key), target(registry, key)) else {
-        return Ok(());
-    };
+    loop {
+        let (Some(stored), Some(target)) = (registry.store.get(key), target(registry, key)) else {
+            return Ok(());
+        };
+        match settle(registry, key, &stored, &target).await {
+            Err(refusal) if refusal.reason == "Conflict" => {}
+            other => return other,
+        }
+    }
+}
+
+/// One look at an object as it was read, and the step that follows; a conflict if it is
+/// another by then.
+async fn settle(
+    registry: &Registry,
+    key: &Key,
+    stored: &Stored,
+    target: &Target,
+) -> Result<(), Refusal> {
     let object = stored.value();
     let kinds = registry.kinds();
     let verdict = {
@@ -289,13 +308,13 @@ async fn dependent(registry: &Registry, key: &Key) -> Result<(), Refusal> {
         Verdict::Delete if stored.meta.deleting => Ok(()),
         Verdict::Delete => {
             // The owners may change between the look and the deletion.
-            let mut options = exactly(&stored);
+            let mut options = exactly(stored);
             options.resource_version = Some(stored.revision.to_string());
-            registry.delete(&target, &options).await.map(|_| ())
+            registry.delete(target, &options).await.map(|_| ())
         }
         Verdict::Release { uids } => {
             let edit = |current: &Value| Ok(owners::without_owners(current, &uids));
-            let changed = registry.change(&target, Part::Main, &options(), edit).await;
+            let changed = registry.change(target, Part::Main, &options(), edit).await;
             changed.map(|_| ())
         }
     }

@@ -245,3 +245,44 @@ async fn a_collection_is_deleted_by_selector() {
         ["b"]
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_all_the_time_still_goes_with_its_owner() {
+    let cluster = cluster().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client.clone());
+    let owner = create(&maps, &config_map("owner")).await;
+    let names: Vec<String> = (0..16).map(|at| format!("child-{at}")).collect();
+    let mut writers = tokio::task::JoinSet::new();
+    for name in &names {
+        let owned: ConfigMap = of(json!({
+            "metadata": {
+                "name": name,
+                "ownerReferences": [{
+                    "apiVersion": "v1", "kind": "ConfigMap", "name": "owner",
+                    "uid": owner.uid().unwrap(),
+                }],
+            },
+        }));
+        create(&maps, &owned).await;
+        let (maps, name) = (maps.clone(), name.clone());
+        writers.spawn(async move {
+            for round in 0.. {
+                let written = Patch::Merge(json!({ "data": { "round": round.to_string() } }));
+                let params = PatchParams::default();
+                if maps.patch(&name, &params, &written).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    maps.delete("owner", &DeleteParams::default())
+        .await
+        .unwrap();
+    // A writer ends when its object is gone.
+    let gone = async { while writers.join_next().await.is_some() {} };
+    let bound = std::time::Duration::from_secs(30);
+    tokio::time::timeout(bound, gone).await.unwrap();
+    for name in &names {
+        assert!(maps.get_opt(name).await.unwrap().is_none(), "{name}");
+    }
+}
