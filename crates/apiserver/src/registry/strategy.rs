@@ -103,6 +103,11 @@ pub(super) fn before_update(
             None => theirs.remove(field),
         };
     }
+}
+
+/// Counts a change of what the object asks for. Defaults must be filled in before: an apply
+/// leaves out what nobody manages.
+pub(super) fn count_generation(kind: &KindInfo, part: Part, before: &Value, after: &mut Value) {
     let changed = match kind.custom {
         None => {
             // A deployment's annotations are its ReplicaSets', too.

@@ -236,6 +236,7 @@ impl Registry {
         if definitions::is_definition(kind) && part == Part::Main {
             definitions::settle(&self.store.read(), Some(&before), &mut after, &now);
         }
+        strategy::count_generation(kind, part, &before, &mut after);
         admission::admit_update(&self.store.read(), target, part, (&before, &after))?;
         let errors = admission::validate_update(kind, part, &before, &after);
         if !errors.is_empty() {

@@ -227,3 +227,28 @@ async fn a_definition_waits_for_the_finalizers_of_its_objects() {
     let gone = things.list(&Default::default()).await.unwrap_err();
     assert_eq!(refusal(gone).0, 404);
 }
+
+#[tokio::test]
+async fn an_apply_of_what_is_there_leaves_the_generation_of_a_defined_kind() {
+    let cluster = cluster().await;
+    let schema = json!({ "type": "object", "properties": { "spec": {
+        "type": "object",
+        "properties": {
+            "size": { "type": "integer", "default": 1 },
+            "name": { "type": "string" },
+        },
+    } } });
+    let defined = definition("things", "Thing", &schema);
+    post(&definitions(&cluster), defined).await.unwrap();
+    let things = api(&cluster, "example.com", "v1", "Thing");
+    let written = value(&thing("a", &json!({ "name": "n" })));
+    let made = post(&things, written.clone()).await.unwrap();
+    assert_eq!(made["spec"], json!({ "name": "n", "size": 1 }));
+    let params = PatchParams::apply("one").force();
+    let again = things.patch("a", &params, &Patch::Apply(&written)).await;
+    assert_eq!(again.unwrap().metadata.generation, Some(1));
+    let mut more = written;
+    more["spec"]["size"] = json!(2);
+    let changed = things.patch("a", &params, &Patch::Apply(&more)).await;
+    assert_eq!(changed.unwrap().metadata.generation, Some(2));
+}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::{StorageClass, VolumeAttachment};
 use kube::ResourceExt;
@@ -198,6 +199,32 @@ async fn server_side_apply_creates_and_changes() {
     assert_eq!(again.resource_version(), made.resource_version());
     let changed = maps.patch("m", &params, &apply("2")).await.unwrap();
     assert_eq!(changed.data.unwrap()["k"], "2");
+}
+
+#[tokio::test]
+async fn an_apply_that_changes_nothing_leaves_the_generation() {
+    let cluster = cluster().await;
+    let deployments: Api<Deployment> = Api::default_namespaced(cluster.client.clone());
+    let written = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "d" },
+        "spec": {
+            "selector": { "matchLabels": { "app": "d" } },
+            "template": {
+                "metadata": { "labels": { "app": "d" } },
+                "spec": { "containers": [{ "name": "main", "image": "i" }] },
+            },
+        },
+    });
+    let made = create(&deployments, &of(written.clone())).await;
+    assert_eq!(made.metadata.generation, Some(1));
+    let params = PatchParams::apply("one").force();
+    let applied = Patch::Apply(written.clone());
+    let again = deployments.patch("d", &params, &applied).await.unwrap();
+    assert_eq!(again.metadata.generation, Some(1));
+    let mut more = written;
+    more["spec"]["replicas"] = json!(3);
+    let changed = deployments.patch("d", &params, &Patch::Apply(&more)).await;
+    assert_eq!(changed.unwrap().metadata.generation, Some(2));
 }
 
 #[tokio::test]
