@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use orlop_model::Quantity;
 use serde_json::{Value, json};
 
-use super::claims;
+use super::selectors::items;
+use super::{containers, pod_volumes};
 use crate::refusal::{Fault, FieldError};
 use crate::registry::{DNS_LABEL, section, text};
 
@@ -81,34 +82,7 @@ const RESTART: &[&str] = &["Always", "Never", "OnFailure"];
 
 pub(super) fn validate(pod: &Value) -> Vec<FieldError> {
     let spec = &pod["spec"];
-    let mut errors = Vec::new();
-    let mut volumes = BTreeSet::new();
-    for (at, volume) in items(spec, "volumes") {
-        let field = format!("spec.volumes[{at}].name");
-        errors.extend(label_error(&field, &volume["name"]));
-        if !volumes.insert(text(volume, "/name")) {
-            errors.push(duplicate(field, &volume["name"]));
-        }
-        if let Some(claim) = volume.get("persistentVolumeClaim")
-            && text(claim, "/claimName").is_empty()
-        {
-            let field = format!("spec.volumes[{at}].persistentVolumeClaim.claimName");
-            errors.push(FieldError::required(field, ""));
-        }
-        if let Some(ephemeral) = volume.get("ephemeral") {
-            let path = format!("spec.volumes[{at}].ephemeral.volumeClaimTemplate");
-            match ephemeral.get("volumeClaimTemplate") {
-                None => errors.push(FieldError::required(path, "")),
-                Some(template) => errors.extend(template_errors(&path, template)),
-            }
-        }
-        let limit = text(volume, "/emptyDir/sizeLimit").parse::<Quantity>();
-        if limit.is_ok_and(|limit| limit.value() < 0) {
-            let field = format!("spec.volumes[{at}].emptyDir.sizeLimit");
-            let detail = "SizeLimit field must be a valid resource quantity";
-            errors.push(FieldError::forbidden(field, detail));
-        }
-    }
+    let (mut errors, volumes) = pod_volumes::validate(spec);
     if items(spec, "containers").next().is_none() {
         errors.push(FieldError::required("spec.containers", ""));
     }
@@ -124,8 +98,7 @@ pub(super) fn validate(pod: &Value) -> Vec<FieldError> {
             if text(container, "/image").is_empty() {
                 errors.push(FieldError::required(format!("{path}.image"), ""));
             }
-            errors.extend(mount_errors(&path, container, &volumes));
-            errors.extend(device_errors(&path, container, spec));
+            errors.extend(containers::validate(&path, container, (spec, &volumes)));
         }
     }
     let policy = &spec["restartPolicy"];
@@ -142,112 +115,7 @@ pub(super) fn validate(pod: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// A claim that is yet to be made is judged as one.
-fn template_errors(path: &str, template: &Value) -> Vec<FieldError> {
-    let mut errors = claims::validate(template);
-    for error in &mut errors {
-        error.field = format!("{path}.{}", error.field);
-    }
-    errors
-}
-
-fn mount_errors(path: &str, container: &Value, volumes: &BTreeSet<&str>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let mut paths = BTreeSet::new();
-    for (at, mount) in items(container, "volumeMounts") {
-        let name = &mount["name"];
-        let field = format!("{path}.volumeMounts[{at}].name");
-        match name.as_str() {
-            None | Some("") => errors.push(FieldError::required(field, "")),
-            Some(known) if volumes.contains(known) => {}
-            Some(_) => {
-                let fault = Fault::NotFound(name.clone());
-                errors.push(FieldError {
-                    field,
-                    fault,
-                    detail: String::new(),
-                });
-            }
-        }
-        let field = format!("{path}.volumeMounts[{at}].mountPath");
-        let at = &mount["mountPath"];
-        match at.as_str() {
-            None | Some("") => errors.push(FieldError::required(field, "")),
-            Some(target) if paths.insert(target) => {}
-            Some(_) => errors.push(FieldError::invalid(field, at, "must be unique")),
-        }
-        errors.extend(placement_errors(path, container, mount));
-    }
-    errors
-}
-
-const PROPAGATION: &[&str] = &["Bidirectional", "HostToContainer", "None"];
-
-/// Where in its volume a mount begins, and whether mounts below it are shared. The original
-/// names the list here, not the mount.
-fn placement_errors(path: &str, container: &Value, mount: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    for name in ["subPath", "subPathExpr"] {
-        let field = format!("{path}.volumeMounts.{name}");
-        let below = text(mount, &format!("/{name}"));
-        if below.starts_with('/') {
-            let detail = "must be a relative path";
-            errors.push(FieldError::invalid(&field, &mount[name], detail));
-        }
-        if below.split('/').any(|part| part == "..") {
-            let detail = "must not contain '..'";
-            errors.push(FieldError::invalid(field, &mount[name], detail));
-        }
-    }
-    let field = format!("{path}.volumeMounts.mountPropagation");
-    match mount["mountPropagation"].as_str() {
-        Some("Bidirectional") if container["securityContext"]["privileged"] != true => {
-            let detail =
-                "Bidirectional mount propagation is available only to privileged containers";
-            errors.push(FieldError::forbidden(field, detail));
-        }
-        Some(mode) if !PROPAGATION.contains(&mode) => {
-            let mode = &mount["mountPropagation"];
-            errors.push(FieldError::not_supported(field, mode, PROPAGATION));
-        }
-        _ => {}
-    }
-    errors
-}
-
-/// Only claims come as devices.
-fn device_errors(path: &str, container: &Value, spec: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    for (at, device) in items(container, "volumeDevices") {
-        let name = &device["name"];
-        let field = format!("{path}.volumeDevices[{at}].name");
-        let volume = items(spec, "volumes").find(|(_, volume)| volume["name"] == *name);
-        match volume {
-            _ if text(device, "/name").is_empty() => errors.push(FieldError::required(field, "")),
-            None => errors.push(FieldError::new(&field, Fault::NotFound(name.clone()))),
-            Some((_, volume))
-                if volume.get("persistentVolumeClaim").is_none()
-                    && volume.get("ephemeral").is_none() =>
-            {
-                let detail = "can only use volume source type of PersistentVolumeClaim or \
-                    Ephemeral for block mode";
-                errors.push(FieldError::invalid(field, name, detail));
-            }
-            Some(_) => {}
-        }
-        if text(device, "/devicePath").is_empty() {
-            let field = format!("{path}.volumeDevices[{at}].devicePath");
-            errors.push(FieldError::required(field, ""));
-        }
-    }
-    errors
-}
-
-fn items<'v>(object: &'v Value, list: &str) -> impl Iterator<Item = (usize, &'v Value)> {
-    object[list].as_array().into_iter().flatten().enumerate()
-}
-
-fn label_error(field: &str, name: &Value) -> Option<FieldError> {
+pub(super) fn label_error(field: &str, name: &Value) -> Option<FieldError> {
     match name.as_str() {
         None | Some("") => Some(FieldError::required(field, "")),
         Some(given) => DNS_LABEL
@@ -256,7 +124,7 @@ fn label_error(field: &str, name: &Value) -> Option<FieldError> {
     }
 }
 
-fn duplicate(field: String, value: &Value) -> FieldError {
+pub(super) fn duplicate(field: String, value: &Value) -> FieldError {
     FieldError {
         field,
         fault: Fault::Duplicate(value.clone()),
@@ -346,13 +214,17 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_needs_its_volume() {
+    fn a_pod_is_judged_with_its_volumes_and_containers() {
         assert_eq!(validate(&pod()), []);
         let mut wrong = pod();
-        wrong["spec"]["containers"][0]["volumeMounts"][0]["name"] = json!("other");
+        wrong["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] = json!("");
+        let errors: Vec<String> = validate(&wrong).iter().map(ToString::to_string).collect();
         assert_eq!(
-            validate(&wrong)[0].to_string(),
-            "spec.containers[0].volumeMounts[0].name: Not found: \"other\""
+            errors,
+            [
+                "spec.volumes[0].persistentVolumeClaim.claimName: Required value",
+                "spec.containers[0].volumeMounts[0].name: Not found: \"data\"",
+            ]
         );
     }
 
