@@ -50,7 +50,7 @@ pub use home::{Home, PoolName};
 pub use identity::IdentityService;
 pub use ids::PoolTag;
 pub use pool::{OpenError, Pool};
-pub use pools::Pools;
+pub use pools::{PoolSight, Pools};
 pub use reach::Reach;
 pub use room::{Allocation, Overcommit, Reserve, Rules};
 pub use snapshot::{GroupId, SnapshotId};

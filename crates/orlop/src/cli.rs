@@ -179,6 +179,7 @@ pub(crate) struct Bench {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Driver {
     /// Volumes as image files on this node's disk.
+    #[command(version)]
     Local(DriverLocal),
 }
 
@@ -200,7 +201,10 @@ pub(crate) struct DriverLocal {
     /// How many times over thin volumes may be promised what the pools have.
     #[arg(long, default_value = "1", value_name = "FACTOR", value_parser = overcommit)]
     pub(crate) overcommit: Overcommit,
-    /// What of each pool's file system stays free for the host: bytes (10Gi) or a share (5%).
+    /// What of each pool's file system is promised to no volume: bytes (10Gi) or a share (5%).
+    ///
+    /// It is taken off when room is promised, not when blocks are written: with --overcommit above 1,
+    /// thin volumes that are all written can still fill the disk, this part too.
     #[arg(long, default_value = "5%", value_name = "SIZE", value_parser = reserve)]
     pub(crate) reserve: Reserve,
     /// How many volumes this node may use at once; 0 sets no limit.
@@ -213,6 +217,10 @@ pub(crate) struct DriverLocal {
     /// write there.
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
+    /// How much to log, in the numbers of the Go drivers: up to 3 is info, 4 debug, 5 trace. --log
+    /// counts where this is not given.
+    #[arg(long, short, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) v: Option<i64>,
 }
 
 /// `--pool`.

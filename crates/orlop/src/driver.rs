@@ -29,6 +29,7 @@ pub(crate) async fn local(args: cli::DriverLocal) -> Result<()> {
         max_volumes,
         kubelet_dir,
         state_dir,
+        v: _,
     } = args;
     preflight::root()?;
     preflight::local_driver()?;
@@ -63,6 +64,10 @@ pub(crate) async fn local(args: cli::DriverLocal) -> Result<()> {
         .await?
         .context("the driver could not start")?;
     let socket = server::Socket::bind(&endpoint)?;
+    let pools = Arc::clone(driver.pools());
+    for pool in tokio::task::spawn_blocking(move || pools.look()).await? {
+        say(&pool.to_string());
+    }
     say(&format!("listening on {}", socket.path().display()));
     socket.serve(driver.services(&node), terminated()).await?;
     Ok(())

@@ -63,10 +63,15 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<()> {
-    let filter: Targets = cli
-        .log
-        .parse()
-        .map_err(|e| anyhow::anyhow!("--log {:?} is no filter: {e}", cli.log))?;
+    let filter: Targets = match &cli.command {
+        Command::Driver(cli::Driver::Local(cli::DriverLocal { v: Some(v), .. })) => {
+            dropin::as_loud_as(*v)
+        }
+        _ => cli
+            .log
+            .parse()
+            .map_err(|e| anyhow::anyhow!("--log {:?} is no filter: {e}", cli.log))?,
+    };
     tracing_subscriber::registry()
         .with(filter)
         .with(

@@ -75,6 +75,9 @@ pub enum CapabilityError {
     /// We do not change ownership.
     #[error("volume_mount_group is not supported")]
     MountGroup,
+    /// A mount option that it may not have.
+    #[error(transparent)]
+    Option(#[from] OptionRefused),
 }
 
 impl Capability {
@@ -109,6 +112,20 @@ impl Capability {
         };
         Ok(Self { access, mode })
     }
+
+    /// The same, with its mount options: what staging would refuse is refused now.
+    pub(super) fn parse_whole(
+        wire: &proto::VolumeCapability,
+        default: FsKind,
+    ) -> Result<Self, CapabilityError> {
+        let parsed = Self::parse(wire, default)?;
+        if let (Access::Mount(kind), Some(WireAccess::Mount(mount))) =
+            (parsed.access, &wire.access_type)
+        {
+            MountOptions::parse(&mount.mount_flags, kind)?;
+        }
+        Ok(parsed)
+    }
 }
 
 /// The file system with this name, or the default for no name.
@@ -128,12 +145,32 @@ pub(super) struct MountOptions {
     pub file_system: Vec<FsOption>,
 }
 
-/// A mount option that is not on the list. Its text may be sensitive, so only its place is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("mount option number {place} is not allowed for {kind}")]
+/// A mount option that is not on the list. Its value may be sensitive, so only its name is told, or
+/// its place if it has none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("mount option {option} is not allowed for {kind}; take it out of mountOptions")]
 pub struct OptionRefused {
-    place: usize,
+    option: String,
     kind: FsKind,
+}
+
+impl OptionRefused {
+    fn new(word: &str, place: usize, kind: FsKind) -> Self {
+        /// No file system has an option with a longer name.
+        const LONGEST: usize = 32;
+        let name = word.split_once('=').map_or(word, |(name, _)| name);
+        let plain = |byte: u8| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'-' | b'.');
+        let is_name = name.starts_with(|letter: char| letter.is_ascii_lowercase())
+            && name.len() <= LONGEST
+            && name
+                .bytes()
+                .all(|byte| plain(byte) || byte.is_ascii_digit());
+        let option = match is_name {
+            true => format!("{name:?}"),
+            false => format!("number {place}"),
+        };
+        Self { option, kind }
+    }
 }
 
 impl MountOptions {
@@ -163,12 +200,7 @@ impl MountOptions {
                 "nodiratime" => restrictions.access_times = AccessTimes::NeverForDirectories,
                 "strictatime" => restrictions.access_times = AccessTimes::Always,
                 word if is_harmless(word, kind) => file_system.push(fs_option(word)),
-                _ => {
-                    return Err(OptionRefused {
-                        place: index + 1,
-                        kind,
-                    });
-                }
+                _ => return Err(OptionRefused::new(word, index + 1, kind)),
             }
         }
         Ok(Self {
@@ -319,18 +351,23 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_reaches_out_of_the_volume_is_refused_without_being_repeated() {
-        for flag in [
-            "journal_path=/dev/sda1",
-            "logdev=/dev/sda",
-            "bind",
-            "remount",
-            "x\0y",
-            "-o",
+    fn an_option_that_reaches_out_of_the_volume_is_refused_by_name_and_without_its_value() {
+        for (flag, told) in [
+            ("journal_path=/dev/sda1", "option \"journal_path\""),
+            ("logdev=/dev/sda", "option \"logdev\""),
+            ("context=foo", "option \"context\""),
+            ("bind", "option \"bind\""),
+            ("x\0y", "option number 1"),
+            ("-o", "option number 1"),
+            ("S3cret", "option number 1"),
+            ("=hidden", "option number 1"),
         ] {
             for kind in [FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs] {
                 let error = MountOptions::parse(&[flag.to_owned()], kind).unwrap_err();
-                assert!(!error.to_string().contains(flag), "{error}");
+                let error = error.to_string();
+                assert!(error.contains(told), "{error}");
+                let value = flag.split_once('=').map_or("S3cret", |(_, value)| value);
+                assert!(!error.contains(value), "{error}");
             }
         }
     }

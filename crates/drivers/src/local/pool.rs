@@ -16,13 +16,14 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use orlop_host::durable::{self, UNFINISHED_PREFIX};
 use orlop_host::{BootId, Usage, filesystem};
 use uuid::Uuid;
 
+use super::home::Home;
 use super::ids::PoolTag;
 use super::memory::Memory;
 use super::volume::{VolumeId, VolumeRecord};
@@ -336,6 +337,27 @@ impl Pool {
             }
         }
     }
+}
+
+/// Two of these pools that are in one folder, under whatever names, and the folder.
+pub(super) fn same_folder<'a>(
+    pools: impl IntoIterator<Item = (&'a Home, &'a PathBuf)>,
+) -> Option<OpenError> {
+    let mut seen: Vec<(&Home, PathBuf, Option<(u64, u64)>)> = Vec::new();
+    for (home, path) in pools {
+        let folder = real_path(path);
+        // A bind mount is another path to the same folder.
+        let number = fs::metadata(&folder).ok().map(|it| (it.dev(), it.ino()));
+        let earlier = seen.iter().find(|(_, its_folder, its_number)| {
+            *its_folder == folder || number.is_some() && *its_number == number
+        });
+        if let Some((one, ..)) = earlier {
+            let (one, other) = ((*one).clone(), home.clone());
+            return Some(OpenError::Twice { one, other, folder });
+        }
+        seen.push((home, folder, number));
+    }
+    None
 }
 
 /// Where a path leads, also if its last parts are not there yet.

@@ -12,16 +12,18 @@ use orlop_host::FsKind;
 use super::home::{Home, PoolName};
 use super::in_flight::InFlight;
 use super::memory::Memory;
-use super::pool::{OpenError, Pool, Presence, StoreError};
+use super::pool::{self, OpenError, Pool, Presence, StoreError};
 use super::reach::Reach;
 use super::room::Rules;
 use super::snapshots::Snapshots;
 use super::volume::{Lifetime, NodeName, VolumeRecord};
 
+mod describe;
 mod find;
 mod index;
 mod space;
 
+pub use describe::PoolSight;
 pub(super) use find::{Elsewhere, FindError};
 use index::Index;
 pub(super) use space::Reservation;
@@ -76,6 +78,9 @@ impl Pools {
             reaches,
             memory,
         } = common;
+        if let Some(error) = pool::same_folder(directories) {
+            return Err(error);
+        }
         let mut pools = BTreeMap::new();
         let mut index = Index::default();
         for (home, directory) in directories {

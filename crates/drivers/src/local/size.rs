@@ -33,6 +33,52 @@ pub fn bytes(text: &str) -> Option<u64> {
     count.parse::<u64>().ok()?.checked_mul(factor)
 }
 
+/// The unit that a size is told in.
+fn unit(bytes: u64) -> (&'static str, u64) {
+    const UNITS: [(&str, u64); 4] = [
+        ("TiB", 1 << 40),
+        ("GiB", 1 << 30),
+        ("MiB", 1 << 20),
+        ("KiB", 1 << 10),
+    ];
+    let fits = UNITS.into_iter().find(|(_, unit)| bytes >= *unit);
+    fits.unwrap_or(("bytes", 1))
+}
+
+/// Tenths of a unit as people write them.
+fn tenths(tenths: u128, name: &str) -> String {
+    match tenths % 10 {
+        0 => format!("{} {name}", tenths / 10),
+        some => format!("{}.{some} {name}", tenths / 10),
+    }
+}
+
+/// A size as people read it, rounded down.
+#[must_use]
+pub fn human(bytes: u64) -> String {
+    let (name, unit) = unit(bytes);
+    tenths(u128::from(bytes) * 10 / u128::from(unit), name)
+}
+
+/// That less is left than is wanted, both in one unit.
+///
+/// What is left is told coarsely: it changes by the second, and would make every repetition of the
+/// same trouble a new event.
+pub(super) fn shortage(wanted: u64, left: u64, place: &dyn std::fmt::Display) -> String {
+    let (name, unit) = unit(wanted);
+    let step = (wanted / 8).max(1);
+    let step = 1u64 << step.ilog2();
+    let coarse = left / step * step;
+    // Rounded apart, so that the two are never told as the same.
+    let wanted = (u128::from(wanted) * 10).div_ceil(u128::from(unit));
+    let left = u128::from(coarse) * 10 / u128::from(unit);
+    format!(
+        "{} are wanted and about {} are left in {place}",
+        tenths(wanted, name),
+        tenths(left, name)
+    )
+}
+
 /// A range of sizes that makes sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SizeRange {
@@ -163,6 +209,49 @@ mod tests {
         for wrong in ["", "Gi", "1.5Gi", "-1", "1 Gi", "1gb", "99999999Ti"] {
             assert_eq!(bytes(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_shortage_is_told_in_one_unit_and_the_same_when_little_changes() {
+        let told = |wanted, left| shortage(wanted, left, &"pool a");
+        let (mib, gib) = (1 << 20, 1 << 30);
+        for (wanted, left, words) in [
+            (
+                800 * mib,
+                0,
+                "800 MiB are wanted and about 0 MiB are left in pool a",
+            ),
+            (
+                800 * mib,
+                350 * mib,
+                "800 MiB are wanted and about 320 MiB are left in pool a",
+            ),
+            (
+                gib,
+                gib - 1,
+                "1 GiB are wanted and about 0.8 GiB are left in pool a",
+            ),
+            (
+                gib + 40 * mib,
+                gib + 39 * mib,
+                "1.1 GiB are wanted and about 1 GiB are left in pool a",
+            ),
+            (
+                100 * gib,
+                99 * gib,
+                "100 GiB are wanted and about 96 GiB are left in pool a",
+            ),
+            (
+                5,
+                3,
+                "5 bytes are wanted and about 3 bytes are left in pool a",
+            ),
+        ] {
+            assert_eq!(told(wanted, left), words);
+        }
+        assert_eq!(told(gib, 300 * mib), told(gib, 301 * mib));
+        assert_eq!(human(1536 * mib), "1.5 GiB");
+        assert_eq!(human(u64::MAX), "16777215.9 TiB");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use anyhow::Result;
 use flags::{Dialect, Flag, Given, Stop, parse, usage};
 use programs::{CONTROLLERS, Program, Role, Together};
 use settings::View;
+pub(crate) use voice::as_loud_as;
 
 /// The name of the program that is all sidecars of a driver.
 const ALL_IN_ONE: &str = "csi-sidecars";

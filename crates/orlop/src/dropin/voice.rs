@@ -14,9 +14,7 @@ pub(super) fn tune(view: &View<'_>, filter: Option<&str>) -> Result<()> {
         Some(filter) if !view.is_set("v") => filter
             .parse()
             .map_err(|error| anyhow!("--log {filter:?} is no filter: {error}"))?,
-        _ => Targets::new()
-            .with_default(LevelFilter::WARN)
-            .with_target("orlop", level(view.int("v"))),
+        _ => as_loud_as(view.int("v")),
     };
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(std::io::stderr().is_terminal())
@@ -30,6 +28,13 @@ pub(super) fn tune(view: &View<'_>, filter: Option<&str>) -> Result<()> {
         other => bail!("--logging-format={other}: must be one of text, json"),
     }
     Ok(())
+}
+
+/// The filter for one of Go's numbers.
+pub(crate) fn as_loud_as(v: i64) -> Targets {
+    Targets::new()
+        .with_default(LevelFilter::WARN)
+        .with_target("orlop", level(v))
 }
 
 /// What Go's numbers are in our levels.

@@ -9,7 +9,6 @@ use std::path::Path;
 use orlop_csi::server::CsiError;
 use orlop_csi::{limits, proto};
 use orlop_host::FsKind;
-use orlop_host::filesystem::{self, MakeError};
 use orlop_host::program::ProgramError;
 use tonic::Code;
 
@@ -25,6 +24,8 @@ use crate::local::room::Allocation;
 use crate::local::size::{self, SizeError, SizeRange};
 use crate::local::topology::Wanted;
 use crate::local::volume::{NodeName, Source, VolumeId, VolumeRecord};
+
+mod mkfs;
 
 /// Why a volume was not made.
 #[derive(Debug, thiserror::Error)]
@@ -85,8 +86,14 @@ pub enum CreateError {
     #[error("none of the nodes asked for has a pool of this driver")]
     NoSuchPlace,
     /// No pool has room.
-    #[error("no pool has room for the volume")]
-    Space(#[source] ReserveError),
+    #[error("{}", no_room(*pools))]
+    Space {
+        /// How many were tried.
+        pools: usize,
+        /// What is wrong with the one that has the most.
+        #[source]
+        source: ReserveError,
+    },
     /// The pool's disk refused.
     #[error("could not make volume {id}")]
     Store {
@@ -96,6 +103,23 @@ pub enum CreateError {
         #[source]
         source: StoreError,
     },
+}
+
+fn no_room(pools: usize) -> String {
+    match pools {
+        1 => "the pool has no room for the volume".to_owned(),
+        pools => format!("none of {pools} pools has room for the volume; of the roomiest"),
+    }
+}
+
+impl CreateError {
+    /// The refusal of the pool with the most room: the one that is easiest to mend.
+    fn or_roomier(self, source: ReserveError, pools: usize) -> Self {
+        match &self {
+            Self::Space { source: before, .. } if before.available() > source.available() => self,
+            _ => Self::Space { pools, source },
+        }
+    }
 }
 
 impl CsiError for CreateError {
@@ -115,7 +139,7 @@ impl CsiError for CreateError {
             Self::Source(source) => source.code(),
             Self::NoSuchPlace => Code::ResourceExhausted,
             Self::Unread { .. } => Code::Unavailable,
-            Self::Space(source) => source.code(),
+            Self::Space { source, .. } => source.code(),
             Self::Store { source, .. } => source.code(),
         }
     }
@@ -158,12 +182,11 @@ impl Asked {
         let accesses: Result<Vec<_>, _> = request
             .volume_capabilities
             .iter()
-            .map(|wire| Ok(Capability::parse(wire, default_fs)?.access))
+            .map(|wire| Ok(Capability::parse_whole(wire, default_fs)?.access))
             .collect();
         let accesses = accesses.map_err(CreateError::Capability)?;
-        // Also those of a class whose volume is asked for as a device: the class is wrong as it is.
-        parameters::mkfs_options(&parameters, default_fs)?;
-        let smallest = smallest(&accesses, &parameters)?;
+        mkfs::check(&accesses, &parameters, pools.default_fs())?;
+        let smallest = smallest(&accesses);
         let size = request
             .capacity_range
             .as_ref()
@@ -201,21 +224,12 @@ fn check(request: &proto::CreateVolumeRequest) -> Result<(), FieldError> {
 }
 
 /// The smallest volume that can be used in all these ways.
-fn smallest(
-    accesses: &[Access],
-    parameters: &BTreeMap<String, String>,
-) -> Result<u64, CreateError> {
-    accesses
-        .iter()
-        .try_fold(size::SMALLEST, |smallest, access| {
-            Ok(smallest.max(match access {
-                Access::Mount(kind) => {
-                    parameters::mkfs_options(parameters, *kind)?;
-                    kind.smallest()
-                }
-                Access::Block => size::SMALLEST,
-            }))
-        })
+fn smallest(accesses: &[Access]) -> u64 {
+    let smallest = accesses.iter().map(|access| match access {
+        Access::Mount(kind) => kind.smallest(),
+        Access::Block => size::SMALLEST,
+    });
+    smallest.fold(size::SMALLEST, u64::max)
 }
 
 /// What is to be done.
@@ -302,7 +316,7 @@ pub(super) fn create(
         (Step::AlreadyThere, None) => unreachable!("nothing was found"),
         (Step::Make { size }, _) => {
             if origin.is_none() {
-                try_mkfs(&asked, size)?;
+                mkfs::try_it(&asked.accesses, &asked.parameters, size)?;
             }
             make(pools, &asked, origin.as_ref(), size)?
         }
@@ -310,25 +324,6 @@ pub(super) fn create(
     Ok(proto::CreateVolumeResponse {
         volume: Some(to_wire(pools, &volume)),
     })
-}
-
-/// Asks mkfs whether it would do what the class says: better now than when a pod waits. Where it
-/// cannot be asked, staging will tell.
-fn try_mkfs(asked: &Asked, size: u64) -> Result<(), CreateError> {
-    for access in &asked.accesses {
-        let Access::Mount(kind) = *access else {
-            continue;
-        };
-        let options = parameters::mkfs_options(&asked.parameters, kind)?;
-        if options.is_empty() {
-            continue;
-        }
-        let tried = filesystem::try_options(kind, size, &options);
-        if let Err(MakeError::Program(source @ ProgramError::Failed { .. })) = tried {
-            return Err(CreateError::Mkfs { kind, size, source });
-        }
-    }
-    Ok(())
 }
 
 fn make(
@@ -345,12 +340,12 @@ fn make(
         let home = home.clone();
         return Err(CreateError::Unread { home, source });
     }
-    let mut refusal = CreateError::NoSuchPlace;
+    let (mut refusal, tried) = (CreateError::NoSuchPlace, places.len());
     for home in places {
         let space = match pools.reserve(&home, size, asked.allocation) {
             Ok(space) => space,
             Err(error) => {
-                refusal = CreateError::Space(error);
+                refusal = refusal.or_roomier(error, tried);
                 continue;
             }
         };

@@ -80,7 +80,7 @@ fn objection(
 ) -> Option<CapabilityError> {
     let default_fs =
         parameters::file_system(&volume.record.parameters).unwrap_or(pools.default_fs());
-    let capability = match Capability::parse(wire, default_fs) {
+    let capability = match Capability::parse_whole(wire, default_fs) {
         Ok(capability) => capability,
         Err(error) => return Some(error),
     };

@@ -8,6 +8,8 @@ use orlop_host::filesystem::MakeError;
 use orlop_host::tree::RemoveTreeError;
 use tonic::Code;
 
+use crate::local::home::Home;
+
 /// Why a pool could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -19,6 +21,19 @@ pub enum OpenError {
         /// By whom.
         #[source]
         source: LockError,
+    },
+    /// Another pool of this driver is there.
+    #[error(
+        "{one} and {other} are one folder, {}; give each pool a folder of its own",
+        folder.display()
+    )]
+    Twice {
+        /// A pool.
+        one: Home,
+        /// Another.
+        other: Home,
+        /// Where both are.
+        folder: PathBuf,
     },
     /// A directory could not be made or read.
     #[error("could not open the pool at {}", path.display())]
@@ -56,7 +71,10 @@ impl OpenError {
                 source: RemoveTreeError::Io { source, .. },
                 ..
             } => source,
-            Self::Locked { .. } | Self::Clean { .. } | Self::Nameless(_) => return None,
+            Self::Locked { .. }
+            | Self::Clean { .. }
+            | Self::Nameless(_)
+            | Self::Twice { .. } => return None,
         };
         is_trouble(source).then_some(source)
     }

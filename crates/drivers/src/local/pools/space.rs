@@ -10,17 +10,15 @@ use crate::local::home::Home;
 use crate::local::pool::StoreError;
 use crate::local::pools::Pools;
 use crate::local::room::{self, Allocation, Measured};
+use crate::local::size;
 
 /// Why space could not be promised.
 #[derive(Debug, thiserror::Error)]
 pub enum ReserveError {
     /// There is not enough.
-    // Whole gibibytes: what is left changes by the second, and would make every repetition of the
-    // same trouble a new event.
     #[error(
-        "{wanted} bytes are wanted and about {} GiB are left in {home}; delete volumes, enlarge \
-         the pool, or lower --reserve",
-        available >> 30
+        "{}; delete volumes, enlarge the pool, or lower --reserve",
+        size::shortage(*wanted, *available, home)
     )]
     NoSpace {
         /// The pool.
@@ -42,6 +40,14 @@ pub enum ReserveError {
 }
 
 impl ReserveError {
+    /// What is left, as far as it is known.
+    pub(in crate::local) fn available(&self) -> Option<u64> {
+        match self {
+            Self::NoSpace { available, .. } => Some(*available),
+            Self::Measure { .. } => None,
+        }
+    }
+
     /// How callers should take it.
     pub(in crate::local) fn code(&self) -> Code {
         match self {

@@ -276,6 +276,111 @@ async fn options_for_mkfs_reach_it_and_only_those_on_the_list() {
     assert_eq!(bed.leftovers(), Vec::<String>::new());
 }
 
+#[tokio::test]
+async fn options_for_mkfs_are_those_of_the_file_system_that_the_capability_names() {
+    let bed = Bed::new();
+    // As the provisioner asks: the class' `csi.storage.k8s.io/fstype` is in the capability alone.
+    let asked = |options: &str, capabilities: &[proto::VolumeCapability]| {
+        let request = proto::CreateVolumeRequest {
+            volume_capabilities: capabilities.to_vec(),
+            ..with(options, 512 * MIB, &[("mkfsOptions", options)])
+        };
+        create(&bed, request)
+    };
+    let (xfs, ext4) = ("-m reflink=1", "-b 1024");
+    assert!(asked(xfs, &[files("xfs")]).await.is_ok());
+    assert!(asked(ext4, &[files("")]).await.is_ok());
+    assert!(asked("-i size=512", &[super::block()]).await.is_ok());
+    for (options, capabilities) in [
+        (xfs, vec![files("")]),
+        (xfs, vec![files("xfs"), files("ext4")]),
+        (ext4, vec![files("xfs")]),
+    ] {
+        let told = asked(options, &capabilities).await;
+        assert_eq!(told, Err(Code::InvalidArgument), "{options}");
+    }
+}
+
+#[tokio::test]
+async fn mount_options_that_staging_would_refuse_are_refused_at_once_and_by_name() {
+    let bed = Bed::new();
+    let mut request = creation("a", 64 * MIB);
+    let flags = ["noatime".to_owned(), "context=hidden".to_owned()];
+    let mount = MountVolume {
+        mount_flags: flags.to_vec(),
+        ..Default::default()
+    };
+    request.volume_capabilities = vec![with_mode(
+        AccessType::Mount(mount),
+        WireMode::SingleNodeWriter,
+    )];
+    let refused = bed.controller().create_volume(Request::new(request)).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(refused.message().contains("\"context\""), "{refused}");
+    assert!(!refused.message().contains("hidden"), "{refused}");
+}
+
+#[tokio::test]
+async fn without_room_the_roomiest_pool_is_named() {
+    let (Some(small), Some(large)) = (
+        ScratchFs::new("ext4", 64 << 20),
+        ScratchFs::new("ext4", 256 << 20),
+    ) else {
+        return;
+    };
+    let mut bed = Bed::new();
+    bed.driver = None;
+    let at = |pool: &str, on: &ScratchFs| {
+        let home = Home {
+            node: NodeName::from("one"),
+            pool: PoolName::parse(pool).unwrap(),
+        };
+        (home, on.path().join("pool"))
+    };
+    // Neither the first nor the last by name.
+    let empty = |pool: &str| (at(pool, &small).0, small.path().join(pool));
+    let config = LocalConfig {
+        pools: BTreeMap::from([empty("a"), at("m", &large), empty("z")]),
+        ..LocalConfig::new(BTreeMap::new())
+    };
+    bed.driver = Some(LocalDriver::open(config).unwrap());
+    let sights: Vec<_> = bed.pools().look().iter().map(|it| it.to_string()).collect();
+    assert_eq!(sights.len(), 3, "{sights:?}");
+    assert!(
+        sights[1].starts_with("pool m at /") && sights[1].contains(": ext4, "),
+        "{sights:?}"
+    );
+    let request = Request::new(creation("a", GIB));
+    let refused = bed.controller().create_volume(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    let told = refused.message();
+    assert!(told.contains("none of 3 pools has room"), "{told}");
+    assert!(told.contains("left in pool m of node one"), "{told}");
+    assert!(
+        told.contains("1 GiB are wanted and about 0.1 GiB are left"),
+        "{told}"
+    );
+    bed.driver = None;
+}
+
+#[test]
+fn two_pools_in_one_folder_are_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(folder.path(), &link).unwrap();
+    let config = LocalConfig::new(BTreeMap::from([
+        (NodeName::from("one"), folder.path().join("pool")),
+        (NodeName::from("two"), link.join("pool")),
+    ]));
+    let error = LocalDriver::open(config).unwrap_err().to_string();
+    assert!(
+        error.contains("of node one and pool default of node two are one folder"),
+        "{error}"
+    );
+    assert!(!folder.path().join("pool").exists());
+}
+
 /// The size of a file system's blocks.
 fn block_size(path: &str) -> u64 {
     fs::metadata(path).unwrap().blksize()
