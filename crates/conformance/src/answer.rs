@@ -7,6 +7,9 @@ use tonic::Code;
 use crate::case::{Outcome, Trouble};
 use crate::words;
 
+/// Between what is wrong and the request that it is about.
+pub(crate) const REQUEST: &str = "; the request was ";
+
 /// An answer with the question that it belongs to.
 #[derive(Debug)]
 pub(crate) struct Answer<R: Unary> {
@@ -38,7 +41,7 @@ impl<R: Unary> Answer<R> {
     /// The driver answered something else than it may.
     pub(crate) fn against(&self, must: &str) -> Trouble {
         Trouble::Against(format!(
-            "{} was answered with {}; {must}; the request was {}",
+            "{} was answered with {}; {must}{REQUEST}{}",
             R::METHOD,
             self.words(),
             self.asked

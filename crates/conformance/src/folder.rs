@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use orlop_host::{MountTable, Place, mount, remove_tree_one_fs};
 
+use crate::remains::{Remain, Remains};
+
 /// Folders that the run made and removes.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
@@ -48,13 +50,13 @@ impl RunFolder {
     }
 
     /// Removes the folders; says what could not be removed.
-    pub(crate) fn remove(&self) -> Vec<String> {
+    pub(crate) fn remove(&self) -> Vec<Remain> {
         [self.staging.path(), self.targets.path()]
             .into_iter()
             .filter_map(|path| {
                 let error = remove_tree_one_fs(path).err()?;
-                path.exists()
-                    .then(|| format!("folder {}: {error}", path.display()))
+                let words = format!("folder {}: {error}", path.display());
+                path.exists().then(|| Remain::at_path(path, words))
             })
             .collect()
     }
@@ -90,39 +92,39 @@ impl CaseFolder {
     }
 
     /// Mounts that are left below, which are taken away, newest first.
-    pub(crate) fn unmount_all(&self) -> Vec<String> {
+    pub(crate) fn unmount_all(&self) -> Remains {
+        let mut remains = Remains::default();
         let Ok(table) = MountTable::read() else {
-            return Vec::new();
+            return remains;
         };
-        let mut left = Vec::new();
         let below = table
             .beneath(&self.staging)
             .chain(table.beneath(&self.targets));
         let points: Vec<PathBuf> = below.map(|mount| mount.point.clone()).collect();
         for point in points.into_iter().rev() {
             let undone = Place::at(&point).and_then(|place| mount::unmount(&place));
-            left.push(match undone {
-                Ok(()) => format!(
-                    "a mount at {} (the suite has taken it away)",
-                    point.display()
-                ),
-                Err(error) => format!(
-                    "a mount at {}, which can't be undone: {error}",
-                    point.display()
-                ),
-            });
+            let shown = point.display();
+            match undone {
+                Ok(()) => remains
+                    .taken_away
+                    .push(format!("a mount at {shown} (the suite has taken it away)")),
+                Err(error) => {
+                    let words = format!("a mount at {shown}, which can't be undone: {error}");
+                    remains.left.push(Remain::at_path(&point, words));
+                }
+            }
         }
-        left
+        remains
     }
 
     /// Removes everything; says what could not be removed.
-    pub(crate) fn remove(&self) -> Vec<String> {
+    pub(crate) fn remove(&self) -> Vec<Remain> {
         [&self.staging, &self.targets]
             .into_iter()
             .filter_map(|path| {
                 let error = remove_tree_one_fs(path).err()?;
-                path.exists()
-                    .then(|| format!("folder {}: {error}", path.display()))
+                let words = format!("folder {}: {error}", path.display());
+                path.exists().then(|| Remain::at_path(path, words))
             })
             .collect()
     }

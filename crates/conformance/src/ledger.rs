@@ -12,6 +12,7 @@ use orlop_csi::client::{Origin, Refusal};
 use orlop_csi::proto;
 use tonic::Code;
 
+use crate::remains::Remain;
 use crate::trial::Trial;
 
 /// How often to try, for things that depend on each other or on something that ends soon.
@@ -218,7 +219,7 @@ impl Ledger {
     }
 
     /// Removes everything, dependents first; says what could not be removed.
-    pub(crate) async fn clean(&self, trial: &Trial) -> Vec<String> {
+    pub(crate) async fn clean(&self, trial: &Trial) -> Vec<Remain> {
         let mut wait = FIRST_WAIT;
         for round in 0..ROUNDS {
             self.clean_once(trial).await;
@@ -303,16 +304,19 @@ impl Ledger {
     }
 
     /// What is still on record.
-    pub(crate) fn remains(&self) -> Vec<String> {
+    pub(crate) fn remains(&self) -> Vec<Remain> {
         let on_record = self.entries().clone();
         let why = |subject: String| {
             let reason = on_record.reasons.get(&subject);
             let reason = reason.map_or("its removal was not tried", String::as_str);
             format!("{subject}: {reason}")
         };
-        let published = on_record.published.iter();
-        let published =
-            published.map(|(volume, path)| format!("the publication of volume {volume} at {path}"));
+        // A mount that is taken away, with its path, is a publication no more; a staged volume may
+        // still have a device.
+        let published = on_record.published.iter().map(|(volume, path)| {
+            let words = why(format!("the publication of volume {volume} at {path}"));
+            Remain::at_path(path, words)
+        });
         let staged = on_record.staged.iter();
         let staged =
             staged.map(|(volume, path)| format!("the staging of volume {volume} at {path}"));
@@ -328,8 +332,7 @@ impl Ledger {
             .iter()
             .map(|id| format!("snapshot {id}"));
         let volumes = on_record.volumes.iter().map(|id| format!("volume {id}"));
-        let known = published
-            .chain(staged)
+        let known = staged
             .chain(attached)
             .chain(groups)
             .chain(snapshots)
@@ -346,6 +349,7 @@ impl Ledger {
             .map(to_be("a volume"))
             .chain(on_record.snapshots_to_be.keys().map(to_be("a snapshot")))
             .chain(on_record.groups_to_be.keys().map(to_be("a group snapshot")));
-        known.chain(unknown).collect()
+        let at_driver = known.chain(unknown).map(Remain::at_driver);
+        published.chain(at_driver).collect()
     }
 }

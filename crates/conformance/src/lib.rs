@@ -20,6 +20,7 @@ mod ledger;
 mod make;
 mod observed;
 mod presence;
+mod remains;
 pub mod report;
 mod rest;
 pub mod room;

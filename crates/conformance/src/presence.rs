@@ -16,12 +16,12 @@ const PROBE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What became of a driver that was not heard from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Presence {
     /// It answers; by itself, or after the restart command.
     Back,
-    /// It doesn't.
-    Gone,
+    /// It doesn't; in words, what was done for it and how long it was waited for.
+    Gone(String),
 }
 
 /// Whether something answers, with whatever words.
@@ -46,10 +46,13 @@ impl Bench {
         if self.is_there().await {
             return Presence::Back;
         }
-        if let Some(restart) = &self.settings.restart {
-            // A command that fails is seen by the driver's absence.
-            let _ = restart.run().await;
-        }
+        let tried = match &self.settings.restart {
+            None => "it".to_owned(),
+            Some(restart) => match restart.run().await {
+                Ok(()) => format!("{} was run and succeeded, and it", restart.name()),
+                Err(error) => format!("{} was run ({error}), and it", restart.name()),
+            },
+        };
         let ends = Instant::now() + PATIENCE;
         while Instant::now() < ends {
             if self.is_there().await {
@@ -57,6 +60,9 @@ impl Bench {
             }
             tokio::time::sleep(PAUSE).await;
         }
-        Presence::Gone
+        Presence::Gone(format!(
+            "{tried} did not come back within {} s",
+            PATIENCE.as_secs()
+        ))
     }
 }

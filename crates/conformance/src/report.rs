@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::case::Case;
+use crate::remains::Remain;
 
 mod html;
 mod junit;
@@ -84,8 +85,8 @@ pub struct CaseReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub transcript: Vec<String>,
     /// What could not be cleaned up.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub remains: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "in_words")]
+    pub(crate) remains: Vec<Remain>,
 }
 
 impl CaseReport {
@@ -101,6 +102,10 @@ impl CaseReport {
             remains: Vec::new(),
         }
     }
+}
+
+fn in_words<S: serde::Serializer>(remains: &[Remain], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(remains.iter().map(|remain| &remain.words))
 }
 
 fn seconds<S: serde::Serializer>(took: &Duration, to: S) -> Result<S::Ok, S::Error> {
@@ -123,8 +128,36 @@ pub struct Report {
     pub most_bytes: i64,
     /// Whether whoever ran it stopped it before its end.
     pub stopped: bool,
+    /// How many cases the suite has, of which these may be a selection.
+    pub suite: usize,
     /// The cases, in order.
     pub cases: Vec<CaseReport>,
+}
+
+/// What a whole run says about the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Conclusion {
+    /// Nothing failed, nothing was left out.
+    Conforms,
+    /// Something failed.
+    DoesNotConform,
+    /// The run was stopped before its end.
+    Stopped,
+    /// Every case was skipped, or the rest was not run.
+    Unknown,
+}
+
+impl Conclusion {
+    /// What follows the driver's name.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Conforms => "conforms",
+            Self::DoesNotConform => "does not conform",
+            Self::Stopped => "stopped before its end",
+            Self::Unknown => "is not known to conform",
+        }
+    }
 }
 
 /// How many cases went how.
@@ -145,8 +178,34 @@ pub struct Counts {
 impl Report {
     /// Whether the driver conforms as far as was seen: nothing failed, nothing was left out.
     pub fn conforms(&self) -> bool {
+        self.conclusion() == Conclusion::Conforms
+    }
+
+    /// What is known about the driver now.
+    pub fn conclusion(&self) -> Conclusion {
         let counts = self.counts();
-        !self.stopped && counts.failed == 0 && counts.not_run == 0
+        if self.stopped {
+            Conclusion::Stopped
+        } else if counts.failed > 0 {
+            Conclusion::DoesNotConform
+        } else if counts.not_run > 0 || counts.passed + counts.warned == 0 {
+            Conclusion::Unknown
+        } else {
+            Conclusion::Conforms
+        }
+    }
+
+    /// That these are not all cases, if so.
+    pub fn selection(&self) -> Option<String> {
+        let chosen = self.cases.len();
+        let some = chosen < self.suite;
+        some.then(|| format!("in a selection of {chosen} of {} cases", self.suite))
+    }
+
+    /// What has to be removed by hand.
+    pub fn left_behind(&self) -> impl Iterator<Item = &str> {
+        let remains = self.cases.iter().flat_map(|case| &case.remains);
+        remains.map(|remain| remain.words.as_str())
     }
 
     /// How many cases went how.
@@ -172,7 +231,22 @@ impl Report {
 
     /// As JSON.
     pub fn json(&self) -> String {
-        serde_json::to_string_pretty(self)
+        /// What most readers look for, before all the rest.
+        #[derive(Serialize)]
+        struct Whole<'a> {
+            verdict: Conclusion,
+            counts: Counts,
+            left_behind: Vec<&'a str>,
+            #[serde(flatten)]
+            report: &'a Report,
+        }
+        let whole = Whole {
+            verdict: self.conclusion(),
+            counts: self.counts(),
+            left_behind: self.left_behind().collect(),
+            report: self,
+        };
+        serde_json::to_string_pretty(&whole)
             .unwrap_or_else(|error| format!("{{\"error\": {:?}}}", error.to_string()))
     }
 }

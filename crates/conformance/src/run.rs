@@ -7,7 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bench::Bench;
 use crate::case::{Case, Level, Need, Outcome, Trouble};
-use crate::presence::{PATIENCE, Presence};
+use crate::presence::Presence;
+use crate::remains::{Remain, Remains};
 use crate::report::{CaseReport, Verdict};
 use crate::trial::Trial;
 
@@ -68,7 +69,14 @@ pub(crate) async fn run_case(
     let expected = restarts && presence == Presence::Back;
     let verdict = match (trial.lost(), ending) {
         (_, Ending::Stopped) => Verdict::NotRun("the run was stopped in the middle of it".into()),
-        (Some(call), _) if !expected => Verdict::Failed(went_away(&call, presence)),
+        (Some(_), Ending::Ended(Err(Trouble::Against(words)))) if restarts && !expected => {
+            // The case knows best what it waited for.
+            Verdict::Failed(format!("{words}; {}", then(&presence)))
+        }
+        (Some(call), _) if !expected => {
+            let then = then(&presence);
+            Verdict::Failed(format!("the driver went away: {call}; {then}"))
+        }
         (_, Ending::Late(limit)) => {
             let words = format!("the case did not end within {} s", limit.as_secs());
             judge(case, Err(Trouble::Against(words)), &[], &remains)
@@ -76,7 +84,11 @@ pub(crate) async fn run_case(
         (_, Ending::Ended(outcome)) => judge(case, outcome, &trial.warnings(), &remains),
     };
     let mut report = CaseReport::of(case, verdict.map(|words| bench.scrub(&words)));
-    report.remains = remains.iter().map(|text| bench.scrub(text)).collect();
+    let left = remains.left.into_iter().map(|remain| Remain {
+        words: bench.scrub(&remain.words),
+        ..remain
+    });
+    report.remains = left.collect();
     if matches!(report.verdict, Verdict::Failed(_) | Verdict::Warned(_)) {
         let transcript = transcript.iter().map(|line| bench.scrub(line));
         report.transcript = transcript.collect();
@@ -86,34 +98,34 @@ pub(crate) async fn run_case(
 }
 
 /// Removes what the case made, once there is a driver to do so.
-async fn clean_up(trial: &Trial, bench: &Bench, may_be_away: bool) -> (Presence, Vec<String>) {
+async fn clean_up(trial: &Trial, bench: &Bench, may_be_away: bool) -> (Presence, Remains) {
     let presence = match may_be_away {
         false => Presence::Back,
         true => bench.wait_for_driver().await,
     };
     let remains = match presence {
         Presence::Back => trial.clean().await,
-        Presence::Gone => trial.abandon().await,
+        Presence::Gone(_) => trial.abandon().await,
     };
     (presence, remains)
 }
 
-fn went_away(call: &str, presence: Presence) -> String {
-    let then = match presence {
-        Presence::Back => "it is there again".to_owned(),
-        Presence::Gone => format!("it did not come back within {} s", PATIENCE.as_secs()),
-    };
-    format!("the driver went away: {call}; {then}")
+/// What became of a driver that went away.
+fn then(presence: &Presence) -> &str {
+    match presence {
+        Presence::Back => "it is there again",
+        Presence::Gone(words) => words,
+    }
 }
 
-fn judge(case: &Case, outcome: Outcome, warnings: &[String], remains: &[String]) -> Verdict {
+fn judge(case: &Case, outcome: Outcome, warnings: &[String], remains: &Remains) -> Verdict {
     match outcome {
         Err(Trouble::Skip(reason)) => Verdict::Skipped(reason),
         Err(Trouble::Against(words)) if case.level == Level::Must => Verdict::Failed(words),
         Err(Trouble::Against(words)) => Verdict::Warned(words),
         Ok(()) if !remains.is_empty() => Verdict::Failed(format!(
             "what the case made could not be removed: {}",
-            remains.join("; ")
+            remains.words().join("; ")
         )),
         Ok(()) if !warnings.is_empty() => Verdict::Warned(warnings.join("; ")),
         Ok(()) => Verdict::Passed,

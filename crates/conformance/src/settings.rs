@@ -18,6 +18,8 @@ pub use file::{FileError, read_parameters, read_secrets};
 #[derive(Clone)]
 pub struct Restart {
     way: Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
+    /// What it is, for those who read that it did not help.
+    name: String,
     /// Whoever has it restarts the driver.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
@@ -30,13 +32,15 @@ impl Restart {
     {
         Self {
             way: Arc::new(move || restart().boxed()),
+            name: "the restart".to_owned(),
             turn: Arc::default(),
         }
     }
 
     /// Restarts by a command line, as the user typed it.
     pub fn command(line: String, timeout: Duration) -> Self {
-        Self::by(move || {
+        let name = format!("the restart command {}", crate::words::short(&line));
+        let by_line = Self::by(move || {
             let line = line.clone();
             async move {
                 let mut command = tokio::process::Command::new("/bin/sh");
@@ -50,10 +54,20 @@ impl Restart {
                     Ok(Ok(status)) if status.success() => Ok(()),
                     Ok(Ok(status)) => Err(format!("the restart command ended with {status}")),
                     Ok(Err(error)) => Err(format!("the restart command did not start: {error}")),
-                    Err(_) => Err("the restart command did not end in time".to_owned()),
+                    Err(_) => Err(format!(
+                        "the restart command did not end within {} s; it must start the driver in \
+                         the background",
+                        timeout.as_secs()
+                    )),
                 }
             }
-        })
+        });
+        Self { name, ..by_line }
+    }
+
+    /// What it is, in words.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Restarts it. Once begun it is done to its end, also when the caller is stopped: a driver that

@@ -13,6 +13,7 @@ use crate::case::Case;
 use crate::cases;
 use crate::make::{block_capability, mount_capability};
 use crate::presence::Presence;
+use crate::remains::Remain;
 use crate::report::{CaseReport, Report, Verdict};
 use crate::room;
 use crate::run::run_case;
@@ -90,6 +91,8 @@ pub enum Event<'a> {
 #[derive(Debug, Clone)]
 pub struct Suite {
     cases: Vec<Case>,
+    /// How many there were before any was left out.
+    all: usize,
 }
 
 impl Default for Suite {
@@ -101,9 +104,9 @@ impl Default for Suite {
 impl Suite {
     /// Every case.
     pub fn new() -> Self {
-        Self {
-            cases: cases::all(),
-        }
+        let cases = cases::all();
+        let all = cases.len();
+        Self { cases, all }
     }
 
     /// The cases that match any of `focus` (all, if there are none) and none of `skip`.
@@ -159,14 +162,18 @@ impl Suite {
             let (report, presence) = run_case(case, &bench, stop).await;
             watch(Event::Ended(&report));
             reports.push(report);
-            if presence == Presence::Gone {
+            if let Presence::Gone(_) = presence {
                 not_run = Some("the driver went away before it");
             }
         }
         let is_left_out = |case: &CaseReport| matches!(case.verdict, Verdict::NotRun(_));
         let stopped = stop.is_cancelled() && reports.iter().any(is_left_out);
         let left = bench.folder.remove();
-        if let (Some(last), false) = (reports.last_mut(), left.is_empty()) {
+        for report in &mut reports {
+            // The folders of a case may have gone with those of the run.
+            report.remains.retain(Remain::is_there);
+        }
+        if let Some(last) = reports.last_mut() {
             last.remains.extend(left);
         }
         Ok(Report {
@@ -176,6 +183,7 @@ impl Suite {
             took: began.elapsed(),
             most_bytes: bench.room().most(),
             stopped,
+            suite: self.all,
             cases: reports,
         })
     }

@@ -12,8 +12,12 @@ use crate::answer::Answer;
 use crate::bench::Bench;
 use crate::folder::CaseFolder;
 use crate::ledger::Ledger;
+use crate::remains::{Remain, Remains};
 use crate::settings::Secrets;
 use crate::words;
+
+/// Between a call and its answer.
+pub(crate) const ANSWER: &str = " → ";
 
 /// The last calls of a case, for its report.
 const LONGEST_TRANSCRIPT: usize = 40;
@@ -161,8 +165,8 @@ impl Trial {
             self.note_lost(R::METHOD, refusal);
         }
         self.say(match &result {
-            Ok(reply) => format!("{asked} → OK {}", words::message(reply)),
-            Err(refusal) => format!("{asked} → {}", words::refusal(refusal)),
+            Ok(reply) => format!("{asked}{ANSWER}OK {}", words::message(reply)),
+            Err(refusal) => format!("{asked}{ANSWER}{}", words::refusal(refusal)),
         });
         Answer { asked, result }
     }
@@ -185,10 +189,13 @@ impl Trial {
             self.note_lost(R::METHOD, refusal);
         }
         self.say(match &end {
-            Ok(()) => format!("{asked} → {} messages, then a clean end", replies.len()),
+            Ok(()) => format!(
+                "{asked}{ANSWER}OK {} messages, then a clean end",
+                replies.len()
+            ),
             Err(refusal) => {
                 format!(
-                    "{asked} → {} messages, then {}",
+                    "{asked}{ANSWER}{} messages, then {}",
                     replies.len(),
                     words::refusal(refusal)
                 )
@@ -198,28 +205,31 @@ impl Trial {
     }
 
     /// Removes what the case made; says what is left.
-    pub(crate) async fn clean(&self) -> Vec<String> {
-        let mut left = self.0.ledger.clean(self).await;
-        left.extend(self.clean_folder().await);
-        left
+    pub(crate) async fn clean(&self) -> Remains {
+        let left = self.0.ledger.clean(self).await;
+        self.clean_folder(left).await
     }
 
     /// Removes what can be removed without the driver; says what is left.
-    pub(crate) async fn abandon(&self) -> Vec<String> {
-        let mut left = self.0.ledger.remains();
-        left.extend(self.clean_folder().await);
-        left
+    pub(crate) async fn abandon(&self) -> Remains {
+        self.clean_folder(self.0.ledger.remains()).await
     }
 
-    async fn clean_folder(&self) -> Vec<String> {
+    /// Cleans up the case's folders after what is `left` at the driver.
+    async fn clean_folder(&self, mut left: Vec<Remain>) -> Remains {
         let folder = self.0.folder.clone();
         let of_folder = tokio::task::spawn_blocking(move || {
-            let mut left = folder.unmount_all();
-            left.extend(folder.remove());
-            left
+            let mut remains = folder.unmount_all();
+            remains.left.extend(folder.remove());
+            remains
         });
-        let failed = |error| vec![format!("the case's folders: {error}")];
-        of_folder.await.unwrap_or_else(failed)
+        let mut remains = of_folder.await.unwrap_or_else(|error| Remains {
+            left: vec![Remain::at_driver(format!("the case's folders: {error}"))],
+            taken_away: Vec::new(),
+        });
+        left.append(&mut remains.left);
+        remains.left = left;
+        remains.settle()
     }
 }
 

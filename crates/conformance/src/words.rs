@@ -5,12 +5,15 @@ use std::fmt::Debug;
 use orlop_csi::client::Refusal;
 use orlop_csi::code_name;
 
-/// More than this of a message helps nobody.
+/// More than this of a request or a reply helps nobody.
 const LONGEST: usize = 700;
+
+/// A driver's own words are what its author can act on; only floods are cut.
+const LONGEST_WORDS: usize = 4000;
 
 /// A message without its empty fields. Secrets are hidden by its `Debug`.
 pub(crate) fn message(message: &impl Debug) -> String {
-    cut(&without_empty(&format!("{message:?}")))
+    cut(&without_empty(&format!("{message:?}")), LONGEST)
 }
 
 /// A refusal in words; `hide` are values that must not be shown.
@@ -18,7 +21,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> String {
     let code = code_name(refusal.code);
     match refusal.message.as_str() {
         "" => format!("{code} without a message"),
-        message => format!("{code} ({})", cut(message)),
+        message => format!("{code} ({})", cut(message, LONGEST_WORDS)),
     }
 }
 
@@ -64,11 +67,11 @@ fn without_empty(text: &str) -> String {
     kept.replace("{ }", "{}")
 }
 
-fn cut(text: &str) -> String {
-    if text.len() <= LONGEST {
+fn cut(text: &str, longest: usize) -> String {
+    if text.len() <= longest {
         return text.to_owned();
     }
-    let mut end = LONGEST;
+    let mut end = longest;
     while !text.is_char_boundary(end) {
         end -= 1;
     }

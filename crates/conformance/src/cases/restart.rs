@@ -41,8 +41,9 @@ async fn restart(t: &Trial) -> Outcome {
         }
         ensure!(
             tokio::time::Instant::now() < ends,
-            "the driver did not answer within {} s after its restart: {}",
+            "the driver did not answer within {} s after {} had ended well: {}",
             settings.timeout.as_secs(),
+            restart.name(),
             info.words()
         );
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::junit::escaped;
-use super::{Report, Verdict};
+use super::{Conclusion, Report, Verdict};
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --line: #8884; --bad: #c62828; --warn: #b26a00; --good: #2e7d32 }
@@ -23,11 +23,13 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .8rem; backgrou
 /// The report as a self-contained page.
 pub fn html(report: &Report) -> String {
     let counts = report.counts();
-    let verdict = match (report.stopped, counts.failed) {
-        (true, _) => "was stopped before the end",
-        (false, 0) => "conforms",
-        (false, _) => "does not conform",
+    let verdict = match report.conclusion() {
+        Conclusion::Stopped => "was stopped before the end",
+        other => other.words(),
     };
+    let selection = report
+        .selection()
+        .map_or(String::new(), |words| format!(" {words}"));
     let not_run = match counts.not_run {
         0 => String::new(),
         some => format!("<div class=\"skipped\"><b>{some}</b>not run</div>"),
@@ -37,7 +39,7 @@ pub fn html(report: &Report) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\">\
          <title>CSI conformance: {driver}</title><style>{STYLE}</style></head><body>\n\
-         <h1>{driver} {verdict}</h1>\n<div class=\"sub\">orlop conformance, CSI 1.12, {}, {:.1} s</div>\n\
+         <h1>{driver} {verdict}{selection}</h1>\n<div class=\"sub\">orlop conformance, CSI 1.12, {}, {:.1} s</div>\n\
          <div class=\"counts\"><div class=\"failed\"><b>{}</b>failed</div>\
          <div class=\"warned\"><b>{}</b>warned</div><div class=\"passed\"><b>{}</b>passed</div>\
          <div class=\"skipped\"><b>{}</b>skipped</div>{not_run}</div>\n",
@@ -101,7 +103,7 @@ pub fn html(report: &Report) -> String {
         );
     }
     page.push_str("</table>\n");
-    let remains: Vec<_> = report.cases.iter().flat_map(|case| &case.remains).collect();
+    let remains: Vec<_> = report.left_behind().collect();
     if !remains.is_empty() {
         page.push_str("<h1>Left behind</h1><ul>\n");
         for remain in remains {

@@ -4,20 +4,28 @@ use std::fmt::Write as _;
 
 use super::{Report, Verdict};
 
-/// The report as JUnit XML. Warnings pass, with their text as output; JUnit has no
-/// other word than skipped for what was not run.
+/// The report as JUnit XML. Warnings pass, with their text as output; what was not run is an error,
+/// so that a run that was cut short is not taken for a clean one.
 pub fn junit(report: &Report) -> String {
     let counts = report.counts();
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let _ = writeln!(
         xml,
-        "<testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" skipped=\"{}\" time=\"{:.3}\" timestamp=\"{}\">",
+        "<testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3}\" timestamp=\"{}\">",
         escaped(&format!("CSI conformance of {}", report.driver)),
         report.cases.len(),
         counts.failed,
-        counts.skipped + counts.not_run,
+        counts.not_run,
+        counts.skipped,
         report.took.as_secs_f64(),
         escaped(&report.started)
+    );
+    let verdict = report.conclusion().words();
+    let suite = report.suite;
+    let _ = writeln!(
+        xml,
+        "  <properties><property name=\"verdict\" value=\"{verdict}\"/>\
+         <property name=\"cases-in-suite\" value=\"{suite}\"/></properties>"
     );
     for case in &report.cases {
         let (group, name) = case.id.split_once('.').unwrap_or(("", &case.id));
@@ -40,7 +48,10 @@ pub fn junit(report: &Report) -> String {
             }
             Verdict::NotRun(reason) => {
                 let reason = escaped(&format!("not run: {reason}"));
-                writeln!(xml, "><skipped message=\"{reason}\"/></testcase>")
+                writeln!(
+                    xml,
+                    "><error message=\"{reason}\" type=\"not run\"/></testcase>"
+                )
             }
             Verdict::Warned(reason) => {
                 writeln!(
