@@ -121,7 +121,8 @@ pub fn summary(report: &Report, detail: Detail) -> String {
         let _ = writeln!(text, "\n✗ {} ({})", case.id, case.spec);
         let _ = writeln!(text, "  must hold: {}", case.title);
         let reason = detail.reason(case.verdict.reason().unwrap_or_default());
-        let _ = writeln!(text, "  the driver: {}", wrapped(&reason, 4));
+        let reason = format!("the driver: {reason}");
+        let _ = writeln!(text, "  {}", wrapped(&reason, 4));
         if !case.transcript.is_empty() {
             let (left_out, calls) = detail.calls(&case.transcript);
             let _ = match left_out {
