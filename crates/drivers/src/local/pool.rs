@@ -343,7 +343,9 @@ impl Pool {
 pub(super) fn same_folder<'a>(
     pools: impl IntoIterator<Item = (&'a Home, &'a PathBuf)>,
 ) -> Option<OpenError> {
-    let mut seen: Vec<(&Home, PathBuf, Option<(u64, u64)>)> = Vec::new();
+    /// Device and inode.
+    type Number = (u64, u64);
+    let mut seen: Vec<(&Home, PathBuf, Option<Number>)> = Vec::new();
     for (home, path) in pools {
         let folder = real_path(path);
         // A bind mount is another path to the same folder.
