@@ -71,10 +71,9 @@ impl OpenError {
                 source: RemoveTreeError::Io { source, .. },
                 ..
             } => source,
-            Self::Locked { .. }
-            | Self::Clean { .. }
-            | Self::Nameless(_)
-            | Self::Twice { .. } => return None,
+            Self::Locked { .. } | Self::Clean { .. } | Self::Nameless(_) | Self::Twice { .. } => {
+                return None;
+            }
         };
         is_trouble(source).then_some(source)
     }

@@ -345,7 +345,7 @@ async fn without_room_the_roomiest_pool_is_named() {
         ..LocalConfig::new(BTreeMap::new())
     };
     bed.driver = Some(LocalDriver::open(config).unwrap());
-    let sights: Vec<_> = bed.pools().look().iter().map(|it| it.to_string()).collect();
+    let sights: Vec<_> = bed.pools().look().iter().map(ToString::to_string).collect();
     assert_eq!(sights.len(), 3, "{sights:?}");
     assert!(
         sights[1].starts_with("pool m at /") && sights[1].contains(": ext4, "),
