@@ -116,7 +116,7 @@ async fn lead(
     }
     let election = Election::new(
         Key::namespaced(&args.leader_election_namespace, lease),
-        identity(),
+        crate::identity::this_process(),
     );
     tokio::select! {
         () = election.win(&process.cluster, &process.clock) => {}
@@ -133,10 +133,4 @@ async fn lead(
         Err(lost) => bail!(lost),
         Ok(()) => Ok(election.resign(&process.cluster).await?),
     }
-}
-
-/// Who we are in an election: the host's name, which in a cluster is the pod's.
-pub(crate) fn identity() -> String {
-    let name = rustix::system::uname();
-    name.nodename().to_string_lossy().into_owned()
 }

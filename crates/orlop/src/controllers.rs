@@ -1,14 +1,10 @@
-//! Which of a command's controllers are run, chosen as kube-controller-manager's are.
+//! Which of a command's controllers are run, chosen much as kube-controller-manager's are.
 
 use anyhow::{Result, bail};
 
 /// The controllers that a list chooses: `*` is all, `name` that one, `-name` all but that
-/// one. What a name says of itself wins over `*`, and `-name` over `name`.
-pub(crate) fn choose<C: Copy>(list: &[String], known: &[(&str, C)]) -> Result<Vec<C>> {
-    choose_also(list, known, &[])
-}
-
-/// As [`choose`], with some that only their names choose, since elsewhere others run them.
+/// one, also where nothing else is said. What a name says of itself wins over `*`, and `-name`
+/// over `name`. Some are chosen by their names only, since elsewhere others run them.
 pub(crate) fn choose_also<C: Copy>(
     list: &[String],
     known: &[(&str, C)],
@@ -26,7 +22,9 @@ pub(crate) fn choose_also<C: Copy>(
     }
     let says = |word: &str| list.iter().any(|w| w == word);
     let denied = |name: &str| says(&format!("-{name}"));
-    let known = known.iter().filter(|(name, _)| says(name) || says("*"));
+    // Who only says what to leave out wants the rest.
+    let all = says("*") || list.iter().all(|word| word.starts_with('-'));
+    let known = known.iter().filter(|(name, _)| says(name) || all);
     let chosen: Vec<C> = known
         .chain(by_name.iter().filter(|(name, _)| says(name)))
         .filter(|(name, _)| !denied(name))
@@ -34,7 +32,7 @@ pub(crate) fn choose_also<C: Copy>(
         .collect();
     if chosen.is_empty() {
         bail!(
-            "--controllers={} leaves nothing to run; to leave some out, write *,-NAME",
+            "--controllers={} leaves nothing to run; name some, or write * for all",
             list.join(",")
         );
     }
@@ -49,7 +47,7 @@ mod tests {
 
     fn chosen(list: &str) -> Result<String, String> {
         let words: Vec<String> = list.split(',').map(str::to_owned).collect();
-        let chosen = choose(&words, &KNOWN).map_err(|error| error.to_string())?;
+        let chosen = choose_also(&words, &KNOWN, &[]).map_err(|error| error.to_string())?;
         Ok(chosen.into_iter().collect())
     }
 
@@ -62,6 +60,9 @@ mod tests {
             ("*,-attach-detach", "be"),
             ("-attach-detach,*", "be"),
             ("*,binder,-binder", "ae"),
+            ("-binder", "ae"),
+            ("-binder,-ephemeral", "a"),
+            ("binder,-ephemeral", "b"),
         ] {
             assert_eq!(chosen(list).as_deref(), Ok(expected), "{list}");
         }
@@ -76,6 +77,7 @@ mod tests {
         assert_eq!(run("*").unwrap(), "bae");
         assert_eq!(run("*,job").unwrap(), "baej");
         assert_eq!(run("job").unwrap(), "j");
+        assert_eq!(run("-binder").unwrap(), "ae");
         assert!(run("job,-job").is_err());
     }
 
@@ -92,7 +94,10 @@ mod tests {
 
     #[test]
     fn a_list_that_leaves_nothing_is_an_error() {
-        let error = chosen("-binder").unwrap_err();
-        assert!(error.contains("write *,-NAME"), "{error}");
+        for list in ["binder,-binder", "-binder,-attach-detach,-ephemeral"] {
+            let error = chosen(list).unwrap_err();
+            let start = format!("--controllers={list} leaves nothing to run");
+            assert!(error.starts_with(&start), "{error}");
+        }
     }
 }

@@ -11,6 +11,7 @@ mod down;
 mod driver;
 mod dropin;
 mod endpoint;
+mod identity;
 mod leaks;
 mod life;
 mod logs;

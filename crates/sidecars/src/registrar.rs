@@ -6,7 +6,13 @@
 //!
 //! Must never end because of a failure: it says what is wrong and tries again.
 
-use std::{future::Future, path::PathBuf, pin::pin, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    path::PathBuf,
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use orlop_csi::{
     Deadlines, Driver,
@@ -43,6 +49,23 @@ pub struct Config {
     pub timeout: Duration,
 }
 
+/// The name that the driver last registered under: whether it is still introduced can be said
+/// without asking it again.
+#[derive(Debug, Clone, Default)]
+pub struct Name(Arc<Mutex<Option<String>>>);
+
+impl Name {
+    fn get(&self) -> Option<String> {
+        let name = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        name.clone()
+    }
+
+    fn set(&self, name: &str) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some(name.to_owned());
+    }
+}
+
 /// What the kubelet finds when it looks for the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Introduction {
@@ -54,14 +77,13 @@ pub enum Introduction {
     Wrong(String),
 }
 
-/// Looks as the kubelet does.
-pub async fn introduced(config: &Config) -> Introduction {
+/// Looks as the kubelet does. The driver itself is not asked: it may be hung, or gone.
+pub async fn introduced(config: &Config, name: &Name) -> Introduction {
     let asked = async {
-        let driver = driver(config).map_err(|error| Introduction::Wrong(error.to_string()))?;
-        let info = driver.info().await.map_err(|error| {
-            Introduction::Wrong(format!("the driver does not say who it is: {error}"))
+        let name = name.get().ok_or_else(|| {
+            Introduction::Absent("the driver has not said yet who it is".to_owned())
         })?;
-        let path = socket_of(config, &info.name);
+        let path = socket_of(config, &name);
         if !path.exists() {
             return Err(Introduction::Absent(format!(
                 "socket path {} does not exist",
@@ -75,10 +97,9 @@ pub async fn introduced(config: &Config) -> Introduction {
             .await
             .map_err(|status| Introduction::Wrong(status.message().to_owned()))?;
         match said.into_inner().name {
-            name if name == info.name => Ok(()),
+            said if said == name => Ok(()),
             other => Err(Introduction::Wrong(format!(
-                "the socket introduces {other:?} rather than {:?}",
-                info.name
+                "the socket introduces {other:?} rather than {name:?}"
             ))),
         }
     };
@@ -114,11 +135,16 @@ enum Registered {
 /// Serves registration until `shutdown`, then removes the socket. Failures are reported
 /// and tried again.
 pub async fn serve(config: Config, shutdown: impl Future<Output = ()>) {
+    serve_as(config, Name::default(), shutdown).await;
+}
+
+/// As [`serve`], and tells the driver's name.
+pub async fn serve_as(config: Config, name: Name, shutdown: impl Future<Output = ()>) {
     let mut shutdown = pin!(shutdown);
     let mut failures = 0;
     loop {
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let mut attempt = pin!(register(&config, async {
+        let mut attempt = pin!(register(&config, &name, async {
             // The sender is only ever dropped or sent when it is time to stop.
             let _ = stopped.await;
         }));
@@ -159,7 +185,11 @@ enum RegisterError {
 
 /// One life of the registration socket. Ends with `Ok` at `stop`, or when the kubelet
 /// turned the driver down: a new socket makes it look again.
-async fn register(config: &Config, stop: impl Future<Output = ()>) -> Result<(), RegisterError> {
+async fn register(
+    config: &Config,
+    name: &Name,
+    stop: impl Future<Output = ()>,
+) -> Result<(), RegisterError> {
     let mut stop = pin!(stop);
     let driver = driver(config)?;
     let asked = async {
@@ -180,6 +210,7 @@ async fn register(config: &Config, stop: impl Future<Output = ()>) -> Result<(),
     let path = socket_of(config, &info.name);
     let socket = Socket::bind(&path.to_string_lossy())
         .map_err(|error| RegisterError::Serve(error.into()))?;
+    name.set(&info.name);
     info!(driver = info.name, socket = %path.display(), "waiting for the kubelet");
     let until = async {
         tokio::select! {

@@ -40,10 +40,41 @@ pub fn json(current: &Value, patch: &Value) -> Result<Value, PatchError> {
                 "the patch nests the object more than {DEEPEST} levels deep"
             )));
         }
+        let operation = leniently(&result, operation);
         json_patch::patch(&mut result, &[operation])
             .map_err(|error| PatchError::Unprocessable(error.to_string()))?;
     }
     Ok(result)
+}
+
+/// An operation as the original takes it, to whom a member of an object that is not there is
+/// null: it can be replaced, copied, and tested for being null. Removed it can't be, nor is
+/// there an element of a list that is not there.
+fn leniently(object: &Value, operation: json_patch::PatchOperation) -> json_patch::PatchOperation {
+    use json_patch::{AddOperation, PatchOperation as Op, TestOperation};
+    let missing = |path: &json_patch::jsonptr::PointerBuf| {
+        let (parent, _) = path.split_back()?;
+        let inside = parent.resolve(object).ok()?.is_object();
+        (inside && path.resolve(object).is_err()).then_some(())
+    };
+    match operation {
+        Op::Replace(replace) if missing(&replace.path).is_some() => Op::Add(AddOperation {
+            path: replace.path,
+            value: replace.value,
+        }),
+        Op::Copy(copy) if missing(&copy.from).is_some() => Op::Add(AddOperation {
+            path: copy.path,
+            value: Value::Null,
+        }),
+        // The whole is always what it is.
+        Op::Test(test) if test.value.is_null() && missing(&test.path).is_some() => {
+            Op::Test(TestOperation {
+                path: json_patch::jsonptr::PointerBuf::default(),
+                value: object.clone(),
+            })
+        }
+        other => other,
+    }
 }
 
 /// How deep what an operation puts in its place lies at most.
@@ -85,6 +116,63 @@ mod tests {
             json(&current, &stale),
             Err(PatchError::Unprocessable(_))
         ));
+    }
+
+    #[test]
+    fn a_missing_member_is_null_to_all_but_remove_as_with_the_original() {
+        let current = json!({"spec": {"a": 1}, "list": ["x"]});
+        for (operation, expected) in [
+            (
+                json!({"op": "replace", "path": "/spec/b", "value": 2}),
+                Some(json!({"spec": {"a": 1, "b": 2}, "list": ["x"]})),
+            ),
+            (
+                json!({"op": "replace", "path": "/status", "value": {}}),
+                Some(json!({"spec": {"a": 1}, "list": ["x"], "status": {}})),
+            ),
+            (
+                json!({"op": "replace", "path": "/list/0", "value": "y"}),
+                Some(json!({"spec": {"a": 1}, "list": ["y"]})),
+            ),
+            (
+                json!({"op": "test", "path": "/spec/b", "value": null}),
+                Some(current.clone()),
+            ),
+            (
+                json!({"op": "copy", "from": "/spec/b", "path": "/spec/a"}),
+                Some(json!({"spec": {"a": null}, "list": ["x"]})),
+            ),
+            (
+                json!({"op": "replace", "path": "/list/1", "value": "y"}),
+                None,
+            ),
+            (
+                json!({"op": "replace", "path": "/list/-", "value": "y"}),
+                None,
+            ),
+            (
+                json!({"op": "replace", "path": "/status/phase", "value": "y"}),
+                None,
+            ),
+            (
+                json!({"op": "replace", "path": "/spec/a/b", "value": "y"}),
+                None,
+            ),
+            (json!({"op": "remove", "path": "/spec/b"}), None),
+            (json!({"op": "remove", "path": "/list/1"}), None),
+            (
+                json!({"op": "move", "from": "/spec/b", "path": "/spec/a"}),
+                None,
+            ),
+            (json!({"op": "test", "path": "/spec/b", "value": 1}), None),
+            (
+                json!({"op": "test", "path": "/status/phase", "value": null}),
+                None,
+            ),
+        ] {
+            let patched = json(&current, &json!([operation])).ok();
+            assert_eq!(patched, expected, "{operation}");
+        }
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Standing {
 }
 
 /// An election of this name, in the namespace that the originals choose.
-pub(super) fn election(running: &Running, lease: &str) -> Election {
+pub(super) fn election(running: &Running, lease: &str, identity: String) -> Election {
     let namespace = running
         .namespace
         .clone()
@@ -100,10 +100,7 @@ pub(super) fn election(running: &Running, lease: &str) -> Election {
         renew_deadline: running.renew_deadline,
         retry: running.retry,
         labels: running.labels.clone(),
-        ..Election::new(
-            Key::namespaced(&namespace, lease),
-            crate::cluster::identity(),
-        )
+        ..Election::new(Key::namespaced(&namespace, lease), identity)
     }
 }
 

@@ -95,6 +95,11 @@ pub(super) fn of(role: Role) -> &'static Program {
         .unwrap_or(&PROVISIONER)
 }
 
+/// Whether a gate is one that any manifest may still have, though it changes nothing here.
+pub(super) fn gone(gate: &str) -> bool {
+    shared::GONE.contains(&gate)
+}
+
 /// All of them.
 pub(super) static ALL: [&Program; 8] = [
     &PROVISIONER,

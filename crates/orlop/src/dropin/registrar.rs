@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use orlop_csi::{Deadlines, Driver};
 use orlop_sidecars::{
     liveness,
-    registrar::{self, Config, Introduction},
+    registrar::{self, Config, Introduction, Name},
 };
 
 use super::settings::View;
@@ -60,6 +60,7 @@ pub(super) fn main(view: &View<'_>, care: Care) -> Result<()> {
 }
 
 async fn run(config: Config, address: Option<String>, care: Care) -> Result<()> {
+    let name = Name::default();
     let _served = match address {
         None => None,
         Some(address) => {
@@ -75,11 +76,11 @@ async fn run(config: Config, address: Option<String>, care: Care) -> Result<()> 
                     })
                 }
             };
-            let asked = config.clone();
+            let asked = (config.clone(), name.clone());
             let endpoint = endpoint.health("/healthz", move || {
-                let (config, driver) = (asked.clone(), driver.clone());
+                let ((config, name), driver) = (asked.clone(), driver.clone());
                 async move {
-                    match (registered(&config).await, care) {
+                    match (registered(&config, &name).await, care) {
                         (Health::Ok, Care::RegistrationAndDriver) => {
                             liveness::probe(&driver).await.into()
                         }
@@ -90,13 +91,13 @@ async fn run(config: Config, address: Option<String>, care: Care) -> Result<()> 
             Some(endpoint.serve(&address).await?)
         }
     };
-    registrar::serve(config, terminated()).await;
+    registrar::serve_as(config, name, terminated()).await;
     Ok(())
 }
 
 /// Whether the kubelet would find the driver.
-async fn registered(config: &Config) -> Health {
-    match registrar::introduced(config).await {
+async fn registered(config: &Config, name: &Name) -> Health {
+    match registrar::introduced(config, name).await {
         Introduction::Stands => Health::Ok,
         Introduction::Absent(why) => Health::Absent(why),
         Introduction::Wrong(why) => Health::Sick(why),

@@ -8,7 +8,7 @@ use crate::api::Cap;
 
 use super::{
     flags::{Flag, Given, Support, Value},
-    programs::{Program, Together},
+    programs::{self, Program, Together},
 };
 
 #[cfg(test)]
@@ -118,20 +118,35 @@ impl View<'_> {
                 refusals.push(format!("--{}={value}: {why}", flag.name));
             }
         }
-        for (name, on) in self.gates() {
+        for name in self.gates().into_keys() {
             match self.program.gates.iter().find(|gate| gate.name == name) {
                 None if self.prefix.is_some() && Together::knows(&name) => {}
+                None if programs::gone(&name) => {}
                 None => refusals.push(format!("unrecognized feature gate: {name}")),
-                Some(gate) => {
-                    if let Support::DefaultOnly(why) = gate.support
-                        && on != gate.default
-                    {
-                        refusals.push(format!("--feature-gates={name}={on}: {why}"));
-                    }
-                }
+                Some(_) => {}
             }
         }
         refusals
+    }
+
+    /// What is to be said of gates that are taken, and change nothing.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (name, on) in self.gates() {
+            let known = self.program.gates.iter().find(|gate| gate.name == name);
+            match known.map(|gate| gate.support) {
+                Some(Support::Done) => {}
+                Some(Support::DefaultOnly(why)) if !on => {
+                    notes.push(format!("--feature-gates={name}={on}: {why}"));
+                }
+                // Another controller's, which says what there is to say.
+                None if !programs::gone(&name) => {}
+                Some(Support::Moot | Support::DefaultOnly(_)) | None => {
+                    notes.push(format!("--feature-gates={name}={on} has no effect here"));
+                }
+            }
+        }
+        notes
     }
 }
 

@@ -1,6 +1,6 @@
 //! Runs controllers beside a driver: one by its old name, or many in one process.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow};
 use orlop_csi::{
@@ -12,7 +12,7 @@ use orlop_runtime::{Metrics, Process};
 use orlop_sidecars::{RetryMetrics, liveness};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{
     CONTROLLERS, Given, Role, View,
@@ -22,7 +22,7 @@ use super::{
     settings::{Common, Running},
     voice,
 };
-use crate::{api, controllers::choose, endpoint::Endpoint, up::terminated};
+use crate::{api, controllers::choose_also, endpoint::Endpoint, identity, up::terminated};
 
 /// How long a driver's socket may take to appear, as for the Go sidecars.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -36,6 +36,9 @@ pub(super) fn alone(view: &View<'_>) -> Result<()> {
     let metrics = Metrics::default();
     let retries = RetryMetrics::register(&mut metrics.registry());
     let part = Part::read(view, &metrics, &retries).map_err(|why| anyhow!(why))?;
+    for note in view.notes() {
+        warn!("{note}");
+    }
     let role = view.program.role;
     if role == Role::SnapshotController {
         return cluster_wide(&common, &metrics, &part);
@@ -45,6 +48,10 @@ pub(super) fn alone(view: &View<'_>) -> Result<()> {
         metrics,
         parts: vec![(part, Wanted::ByName)],
         lease: Box::new(move |driver| lease(role, driver)),
+        identity: match role {
+            Role::Provisioner => identity::provisioner,
+            _ => |_| identity::this_process(),
+        },
     })
 }
 
@@ -55,7 +62,7 @@ fn cluster_wide(common: &Common, metrics: &Metrics, part: &Part) -> Result<()> {
         let client = reach(common).await?;
         let name = lease(Role::SnapshotController, "");
         let running = common.running.as_ref();
-        let election = running.map(|running| election(running, &name));
+        let election = running.map(|running| election(running, &name, identity::this_process()));
         let standing = Standing::register(metrics);
         let _served = serve(common, metrics, &standing, None).await?;
         let start = |process: &Process| part.start_without_driver(process);
@@ -89,14 +96,17 @@ pub(super) fn together(given: &Given, log: &str) -> Result<()> {
         Some(list) => list.to_string(),
         None => "*".to_owned(),
     };
-    let mut list: Vec<String> = list.split(',').map(str::to_owned).collect();
+    let list: Vec<String> = list.split(',').map(str::to_owned).collect();
     let named = |name: &str| list.iter().any(|word| word == name);
     let by_name: Vec<bool> = CONTROLLERS.iter().map(|(name, _)| named(name)).collect();
-    if !named("snapshot-controller") {
-        // A cluster has one of it, not one beside each driver.
-        list.push("-snapshot-controller".to_owned());
+    // A cluster has one of these, not one beside each driver.
+    let (once, each): (Vec<_>, Vec<_>) = numbered()
+        .into_iter()
+        .partition(|(name, _)| *name == "snapshot-controller");
+    let chosen = choose_also(&list, &each, &once)?;
+    for note in notes(&chosen, view) {
+        warn!("{note}");
     }
-    let chosen = choose(&list, &numbered())?;
     let metrics = Metrics::default();
     let retries = RetryMetrics::register(&mut metrics.registry());
     let mut parts = Vec::new();
@@ -117,7 +127,16 @@ pub(super) fn together(given: &Given, log: &str) -> Result<()> {
         metrics,
         parts,
         lease: Box::new(|driver| format!("orlop-controller-{}", sanitise(driver))),
+        identity: |_| identity::this_process(),
     })
+}
+
+/// What is to be said of the gates that were given, once.
+fn notes<'a>(chosen: &[usize], view: impl Fn(Role, &'static str) -> View<'a>) -> BTreeSet<String> {
+    let chosen = chosen.iter().map(|index| CONTROLLERS[*index]);
+    chosen
+        .flat_map(|(name, role)| view(role, name).notes())
+        .collect()
 }
 
 fn numbered() -> [(&'static str, usize); CONTROLLERS.len()] {
@@ -142,7 +161,10 @@ struct Beside {
     common: Common,
     metrics: Metrics,
     parts: Vec<(Part, Wanted)>,
+    /// The lease beside this driver.
     lease: Box<dyn Fn(&str) -> String>,
+    /// Who runs for it.
+    identity: fn(&str) -> String,
 }
 
 fn run(beside: Beside) -> Result<()> {
@@ -156,6 +178,7 @@ async fn begin(beside: Beside) -> Result<()> {
         metrics,
         parts,
         lease,
+        identity,
     } = beside;
     let mut stop = std::pin::pin!(terminated());
     let client = reach(&common).await?;
@@ -178,7 +201,7 @@ async fn begin(beside: Beside) -> Result<()> {
     let election = common
         .running
         .as_ref()
-        .map(|running| election(running, &lease(&info.name)));
+        .map(|running| election(running, &lease(&info.name), identity(&info.name)));
     let standing = Standing::register(&metrics);
     let _served = serve(&common, &metrics, &standing, Some(&driver)).await?;
     let start = |process: &Process| {

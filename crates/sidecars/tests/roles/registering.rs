@@ -6,7 +6,7 @@ use orlop_csi::{
     registration::{InfoRequest, RegistrationStatus, registration_client::RegistrationClient},
     server::{Services, Socket},
 };
-use orlop_sidecars::registrar::{self, Config};
+use orlop_sidecars::registrar::{self, Config, Introduction, Name};
 use tokio::{
     sync::oneshot,
     time::{sleep, timeout},
@@ -82,6 +82,45 @@ async fn the_kubelet_learns_of_the_driver_and_of_its_end() {
     drop(stop);
     soon(serving).await.expect("it does not panic");
     assert!(!socket.exists(), "the kubelet sees that the driver is gone");
+}
+
+#[tokio::test]
+async fn a_driver_stays_introduced_while_it_is_gone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let driver = folder.path().join("csi.sock");
+    let config = Config {
+        csi_endpoint: driver.to_string_lossy().into_owned(),
+        kubelet_registration_path: "/x".into(),
+        plugin_registration_dir: folder.path().to_owned(),
+        timeout: Duration::from_secs(10),
+    };
+    let name = Name::default();
+    let look = || registrar::introduced(&config, &name);
+    assert!(matches!(look().await, Introduction::Absent(_)));
+    let bound = Socket::bind(&driver.to_string_lossy()).expect("the folder is there");
+    let services = Services::new().identity(Fake::serving());
+    let (gone, going) = oneshot::channel::<()>();
+    let driving = tokio::spawn(bound.serve(services, async {
+        let _ = going.await;
+    }));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = tokio::spawn(registrar::serve_as(config.clone(), name.clone(), async {
+        let _ = stopped.await;
+    }));
+    let stands = || async {
+        while look().await != Introduction::Stands {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    soon(stands()).await;
+    drop(gone);
+    let ended = soon(driving).await.expect("it does not panic");
+    ended.expect("it ends well");
+    assert!(!driver.exists());
+    assert_eq!(look().await, Introduction::Stands);
+    drop(stop);
+    soon(serving).await.expect("it does not panic");
+    assert!(matches!(look().await, Introduction::Absent(_)));
 }
 
 #[tokio::test]

@@ -160,6 +160,7 @@ pub(super) static PROVISIONER: Program = Program {
     ],
     gates: &[
         gate("Topology", true, ALWAYS),
+        gate("HonorPVReclaimPolicy", true, ALWAYS),
         gate("CrossNamespaceVolumeDataSource", false, Support::Done),
         gate("VolumeAttributesClass", true, ALWAYS),
         RELEASE,

@@ -49,7 +49,29 @@ pub(super) const fn gate(name: &'static str, default: bool, support: Support) ->
 /// The lease is always given up at the end.
 pub(super) const RELEASE: Gate = gate("ReleaseLeaderElectionOnExit", false, Support::Moot);
 /// What can't be switched off.
-pub(super) const ALWAYS: Support = Support::DefaultOnly("it can not be switched off here");
+pub(super) const ALWAYS: Support =
+    Support::DefaultOnly("it can not be switched off here, and stays on");
+
+/// Gates that manifests still have and that change nothing here: Kubernetes' groups of gates, those
+/// of its Go libraries, and those that the originals had in releases past.
+pub(super) const GONE: &[&str] = &[
+    "AllAlpha",
+    "AllBeta",
+    "AtomicFIFO",
+    "ClientsAllowCARotation",
+    "ClientsAllowCBOR",
+    "ClientsAllowTLSCacheGC",
+    "ClientsPreferCBOR",
+    "ContextualLogging",
+    "InOrderInformers",
+    "InOrderInformersBatchProcess",
+    "InformerResourceVersion",
+    "LoggingAlphaOptions",
+    "LoggingBetaOptions",
+    "LoggingStableOptions",
+    "UnlockWhileProcessingFIFO",
+    "WatchListClient",
+];
 pub(super) const NO_PPROF: Support =
     Support::DefaultOnly("there is no Go runtime to profile; leave the flag out");
 

@@ -76,11 +76,6 @@ fn what_is_not_built_is_refused_rather_than_ignored() {
     for (name, line, why) in [
         ("csi-provisioner", "--enable-pprof", "--enable-pprof=true: "),
         (
-            "csi-provisioner",
-            "--feature-gates=Topology=false",
-            "--feature-gates=Topology=false: ",
-        ),
-        (
             "csi-attacher",
             "-feature-gates=Nonsense=true",
             "unrecognized feature gate: Nonsense",
@@ -113,6 +108,39 @@ fn what_is_not_built_is_refused_rather_than_ignored() {
             "{}",
             program.name
         );
+    }
+}
+
+#[test]
+fn gates_that_change_nothing_stop_nobody_and_are_told() {
+    for (name, gates, notes) in [
+        (
+            "csi-provisioner",
+            "HonorPVReclaimPolicy=true,Topology=true,AllAlpha=false,WatchListClient=true",
+            &[
+                "--feature-gates=AllAlpha=false has no effect here",
+                "--feature-gates=HonorPVReclaimPolicy=true has no effect here",
+                "--feature-gates=Topology=true has no effect here",
+                "--feature-gates=WatchListClient=true has no effect here",
+            ][..],
+        ),
+        (
+            "csi-provisioner",
+            "Topology=false,CrossNamespaceVolumeDataSource=true",
+            &["--feature-gates=Topology=false: it can not be switched off here, and stays on"],
+        ),
+        ("csi-snapshotter", "CSIVolumeGroupSnapshot=false", &[]),
+        (
+            "csi-resizer",
+            "ReleaseLeaderElectionOnExit=true",
+            &["--feature-gates=ReleaseLeaderElectionOnExit=true has no effect here"],
+        ),
+    ] {
+        let dashes = if name == "csi-provisioner" { "--" } else { "-" };
+        let given = given(name, &format!("{dashes}feature-gates={gates}"));
+        let view = view(name, &given);
+        assert_eq!(view.notes(), notes, "{gates}");
+        assert!(view.refusals().is_empty(), "{gates}");
     }
 }
 
