@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use orlop_csi::client::Origin;
-use orlop_csi::{Driver, proto};
+use orlop_csi::{Driver, Method, proto};
 use tokio::time::Instant;
 
 use crate::bench::Bench;
@@ -25,16 +25,21 @@ pub(crate) enum Presence {
 }
 
 /// Whether something answers, with whatever words.
-async fn answers(driver: &Driver) -> bool {
-    match driver.call_raw(&proto::ProbeRequest {}, PROBE).await {
+async fn answers(driver: &Driver, time: Duration) -> bool {
+    match driver.call_raw(&proto::ProbeRequest {}, time).await {
         Ok(_) => true,
         Err(refusal) => matches!(refusal.origin, Origin::Driver | Origin::Reply),
     }
 }
 
 impl Bench {
+    /// Whether the driver that a call went to answers a probe, in as long a time as any call has.
+    pub(crate) async fn answers_probe(&self, method: Method) -> bool {
+        answers(self.driver(method), PROBE.max(self.settings.timeout)).await
+    }
+
     async fn is_there(&self) -> bool {
-        answers(&self.settings.node).await && answers(&self.settings.controller).await
+        answers(&self.settings.node, PROBE).await && answers(&self.settings.controller, PROBE).await
     }
 
     /// Waits until the driver answers; has it started where the run knows how. These calls are no

@@ -21,6 +21,8 @@ enum Ending {
     Ended(Outcome),
     /// It took too long.
     Late(Duration),
+    /// The driver answers nothing any more.
+    Hung,
     /// The run was stopped.
     Stopped,
 }
@@ -55,13 +57,19 @@ pub(crate) async fn run_case(
         outcome = tokio::time::timeout(limit, case.run(trial.clone())) => {
             outcome.map_or(Ending::Late(limit), Ending::Ended)
         }
+        () = trial.hung() => Ending::Hung,
         () = stop.cancelled() => Ending::Stopped,
     };
     let transcript = trial.transcript();
     // A case that restarts the driver loses it on purpose, and judges by itself how it returns.
     let restarts = case.needs.contains(&Need::Restart);
     let may_be_away = restarts || trial.lost().is_some();
-    let (mut presence, mut remains) = clean_up(&trial, bench, may_be_away).await;
+    // One that hangs had its time; without a way to start it anew there is nothing to wait for.
+    let hangs = matches!(ending, Ending::Hung);
+    let (mut presence, mut remains) = match hangs && bench.settings.restart.is_none() {
+        true => (Presence::Gone("it hangs".to_owned()), trial.abandon().await),
+        false => clean_up(&trial, bench, may_be_away).await,
+    };
     if !may_be_away && trial.lost().is_some() {
         // It went away from the cleaning up, which is done again.
         (presence, remains) = clean_up(&trial, bench, true).await;
@@ -69,6 +77,7 @@ pub(crate) async fn run_case(
     let expected = restarts && presence == Presence::Back;
     let verdict = match (trial.lost(), ending) {
         (_, Ending::Stopped) => Verdict::NotRun("the run was stopped in the middle of it".into()),
+        (Some(call), Ending::Hung) => Verdict::Failed(format!("the driver hangs: {call}")),
         (Some(_), Ending::Ended(Err(Trouble::Against(words)))) if restarts && !expected => {
             // The case knows best what it waited for.
             Verdict::Failed(format!("{words}; {}", then(&presence)))
@@ -81,6 +90,7 @@ pub(crate) async fn run_case(
             let words = format!("the case did not end within {} s", limit.as_secs());
             judge(case, Err(Trouble::Against(words)), &[], &remains)
         }
+        (None, Ending::Hung) => Verdict::Failed("the driver hangs".to_owned()),
         (_, Ending::Ended(outcome)) => judge(case, outcome, &trial.warnings(), &remains),
     };
     let mut report = CaseReport::of(case, verdict.map(|words| bench.scrub(&words)));
@@ -104,7 +114,10 @@ async fn clean_up(trial: &Trial, bench: &Bench, may_be_away: bool) -> (Presence,
         true => bench.wait_for_driver().await,
     };
     let remains = match presence {
-        Presence::Back => trial.clean().await,
+        Presence::Back => tokio::select! {
+            left = trial.clean() => left,
+            () = trial.hung() => trial.abandon().await,
+        },
         Presence::Gone(_) => trial.abandon().await,
     };
     (presence, remains)

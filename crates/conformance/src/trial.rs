@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use orlop_csi::client::{Origin, Refusal};
 use orlop_csi::{Method, Streams, Unary, proto};
+use tokio::sync::Notify;
 
 use crate::answer::Answer;
 use crate::bench::Bench;
@@ -35,6 +36,8 @@ struct Inner {
     warnings: Mutex<Vec<String>>,
     /// The first call that the driver was not there for.
     lost: Mutex<Option<String>>,
+    /// Told when the driver does not answer at all any more.
+    hung: Notify,
 }
 
 impl Trial {
@@ -49,6 +52,7 @@ impl Trial {
             transcript: Mutex::default(),
             warnings: Mutex::default(),
             lost: Mutex::default(),
+            hung: Notify::new(),
         })))
     }
 
@@ -103,12 +107,39 @@ impl Trial {
         lost.clone()
     }
 
-    fn note_lost(&self, method: Method, refusal: &Refusal) {
-        if refusal.origin == Origin::Connection {
-            let mut lost = self.0.lost.lock().unwrap_or_else(PoisonError::into_inner);
-            lost.get_or_insert_with(|| {
-                format!("{method} was answered with {}", words::refusal(refusal))
-            });
+    /// Ends when a call had all its time and got no answer, and a probe after it got none either.
+    pub(crate) async fn hung(&self) {
+        self.0.hung.notified().await;
+    }
+
+    /// Notes what a refusal says about the driver's presence. `whole` if the call had all the time
+    /// that the settings give.
+    async fn note_lost(&self, method: Method, refusal: &Refusal, whole: bool) {
+        let hangs = match refusal.origin {
+            Origin::Connection => false,
+            Origin::Timer if whole && !self.bench().answers_probe(method).await => true,
+            Origin::Timer | Origin::Driver | Origin::Reply => return,
+        };
+        let nor = if hangs {
+            ", and Probe with nothing"
+        } else {
+            ""
+        };
+        let words = || {
+            format!(
+                "{method} was answered with {}{nor}",
+                words::refusal(refusal)
+            )
+        };
+        self.0
+            .lost
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert_with(words);
+        if hangs {
+            self.0.hung.notify_one();
+            // Whoever runs the case ends it here.
+            std::future::pending::<()>().await;
         }
     }
 
@@ -161,13 +192,14 @@ impl Trial {
         self.bench()
             .observed
             .look(R::METHOD, &asked, seen, &self.bench().secrets());
-        if let Err(refusal) = &result {
-            self.note_lost(R::METHOD, refusal);
-        }
         self.say(match &result {
             Ok(reply) => format!("{asked}{ANSWER}OK {}", words::message(reply)),
             Err(refusal) => format!("{asked}{ANSWER}{}", words::refusal(refusal)),
         });
+        if let Err(refusal) = &result {
+            let whole = time >= self.bench().settings.timeout;
+            self.note_lost(R::METHOD, refusal, whole).await;
+        }
         Answer { asked, result }
     }
 
@@ -185,9 +217,6 @@ impl Trial {
         self.bench()
             .observed
             .look(R::METHOD, &asked, seen, &self.bench().secrets());
-        if let Err(refusal) = &end {
-            self.note_lost(R::METHOD, refusal);
-        }
         self.say(match &end {
             Ok(()) => format!(
                 "{asked}{ANSWER}OK {} messages, then a clean end",
@@ -201,6 +230,9 @@ impl Trial {
                 )
             }
         });
+        if let Err(refusal) = &end {
+            self.note_lost(R::METHOD, refusal, true).await;
+        }
         (replies, end)
     }
 

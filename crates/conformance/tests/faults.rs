@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
 use orlop_conformance::{
-    CannotRun, CaseReport, Pattern, Report, Restart, Settings, Suite, Verdict, room,
+    CannotRun, CaseReport, Event, Pattern, Report, Restart, Settings, Suite, Verdict, room,
 };
 use tokio_util::sync::CancellationToken;
 
-use model::{Fault, OTHER_NODE, Profile, Running, unmount_all};
+use model::{Fault, OTHER_NODE, Profile, Running, Valve, unmount_all};
 
 /// Variants that are examined at once; they wait for each other's mounts more than they compute.
 const AT_ONCE: usize = 6;
@@ -232,4 +232,69 @@ async fn table_of_all_faults() {
     for (fault, _) in missed {
         println!("  {fault:?}: {}", fault.told());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_driver_that_hangs_is_given_up_and_the_rest_is_not_run() {
+    if !is_root() {
+        return;
+    }
+    let ground = Ground::new();
+    let running = Running::start(ground.path(), None, Profile::Full);
+    let valve = Valve::before(running.socket(), ground.path().join("valve.sock"));
+    let paths = ground.path().join("paths");
+    std::fs::create_dir(&paths).expect("a folder");
+    let mut settings = Settings::new(valve.driver(), paths);
+    settings.volume_size = VOLUME;
+    settings.timeout = Duration::from_secs(1);
+    let suite = only(&["create."]);
+    let began = std::time::Instant::now();
+    let stop = CancellationToken::new();
+    let run = suite.run(settings, &stop, |event| {
+        if let Event::Begins(_) = event {
+            valve.shut();
+        }
+    });
+    let report = run.await.expect("a report");
+    running.stop().await;
+    let (first, rest) = report.cases.split_first().expect("cases");
+    assert!(
+        matches!(&first.verdict, Verdict::Failed(words) if words.contains("the driver hangs")),
+        "{:?}",
+        first.verdict
+    );
+    assert!(!rest.is_empty());
+    for case in rest {
+        assert!(matches!(case.verdict, Verdict::NotRun(_)), "{}", case.id);
+    }
+    // The call's time and the probe's, far from a case's.
+    assert!(
+        began.elapsed() < Duration::from_secs(9),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_command_that_restarts_nothing_is_told() {
+    if !is_root() {
+        return;
+    }
+    let ground = Ground::new();
+    let running = Running::start(ground.path(), None, Profile::Full);
+    let paths = ground.path().join("paths");
+    std::fs::create_dir(&paths).expect("a folder");
+    let mut settings = Settings::new(running.driver(), paths);
+    settings.volume_size = VOLUME;
+    settings.timeout = Duration::from_secs(10);
+    settings.restart = Some(Restart::command("true".to_owned(), settings.timeout));
+    let suite = only(&["restart.name_is_known"]);
+    let report = suite.run(settings, &CancellationToken::new(), |_| {}).await;
+    running.stop().await;
+    let report = report.expect("a report");
+    assert!(
+        matches!(&report.cases[0].verdict, Verdict::Failed(words) if words.contains("restarts nothing")),
+        "{:?}",
+        report.cases[0].verdict
+    );
 }

@@ -103,6 +103,12 @@ impl Driver {
         Self::new(connection::Line::over(channel))
     }
 
+    /// How often a connection was made so far: more than before once another
+    /// process may be at the other end. Always 0 for a channel made elsewhere.
+    pub fn connections(&self) -> u64 {
+        self.line.connections()
+    }
+
     fn new(line: connection::Line) -> Self {
         Self {
             line,

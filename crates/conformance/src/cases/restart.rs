@@ -29,6 +29,8 @@ async fn restart(t: &Trial) -> Outcome {
     let Some(restart) = &settings.restart else {
         return Err(Trouble::Skip("there is no restart command".to_owned()));
     };
+    let made = || settings.node.connections() + settings.controller.connections();
+    let before = made();
     restart.run().await.map_err(Trouble::Skip)?;
     let ends = tokio::time::Instant::now() + settings.timeout;
     loop {
@@ -37,6 +39,12 @@ async fn restart(t: &Trial) -> Outcome {
             t.call(proto::ControllerGetCapabilitiesRequest {}).await,
         );
         if info.is_ok() && !node.is_silence() {
+            // A channel that somebody else made tells nothing of its connections.
+            ensure!(
+                made() != before || before == 0,
+                "the restart command ended well, but the connection to the driver did not break: it \
+                 restarts nothing; nothing is said about the driver"
+            );
             return Ok(());
         }
         ensure!(

@@ -34,9 +34,11 @@ mod snapshots;
 mod stage;
 mod state;
 mod store;
+mod valve;
 
 pub(crate) use fault::Fault;
 pub(crate) use store::unmount_all;
+pub(crate) use valve::Valve;
 
 use state::{Map, State};
 use store::Store;
