@@ -11,7 +11,7 @@ use crate::{
     meta::{Key, Meta},
     node::Condition,
     quantity::{Quantity, Resources},
-    volume::HostPathSource,
+    volume::{HostPathSource, SecretRef},
 };
 
 /// Processes that run together on one node.
@@ -311,9 +311,9 @@ pub struct PodVolume {
     /// A folder of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_path: Option<HostPathSource>,
-    /// A CSI driver's ephemeral volume.
+    /// A CSI driver's volume that lives and dies with the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub csi: Option<serde_json::Value>,
+    pub csi: Option<InlineSource>,
 }
 
 /// A claim of the pod's namespace.
@@ -325,6 +325,26 @@ pub struct ClaimSource {
     /// Whether the pod only reads.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
+}
+
+/// A CSI driver's volume that lives and dies with the pod.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InlineSource {
+    /// The driver's name.
+    pub driver: String,
+    /// Whether the pod only reads.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
+    /// The file system; the driver chooses if it is empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub fs_type: String,
+    /// The driver's own attributes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub volume_attributes: BTreeMap<String, String>,
+    /// Secret of the pod's namespace for NodePublishVolume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_publish_secret_ref: Option<SecretRef>,
 }
 
 /// A claim that lives and dies with the pod.

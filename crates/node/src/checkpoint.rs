@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use crate::layout::{Layout, PodUid};
-use crate::volumes::{DeviceKey, Shape};
+use crate::volumes::{DeviceKey, Lifetime, Shape};
 
 const FILE: &str = "vol_data.json";
 
@@ -61,6 +61,10 @@ impl VolumeData {
             .ok()
     }
 
+    fn lifetime(&self) -> Lifetime {
+        Lifetime::of_word(&self.volume_lifecycle_mode)
+    }
+
     fn key(&self) -> Option<DeviceKey> {
         let safe = Layout::is_safe(&self.driver_name) && !self.volume_handle.is_empty();
         safe.then(|| DeviceKey {
@@ -106,6 +110,7 @@ pub(crate) struct Found {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FoundDevice {
     pub(crate) shape: Shape,
+    pub(crate) lifetime: Lifetime,
     pub(crate) maybe_staged: bool,
     /// Volume name by pod.
     pub(crate) maybe_published: BTreeMap<PodUid, String>,
@@ -145,9 +150,12 @@ pub(crate) fn scan(layout: &Layout) -> Found {
             continue;
         };
         for (volume, folder) in entries(&layout.csi_volumes(&pod)) {
-            match VolumeData::read(&folder).and_then(|data| data.key()) {
-                Some(key) => {
+            let data = VolumeData::read(&folder);
+            let known = data.and_then(|data| Some((data.key()?, data.lifetime())));
+            match known {
+                Some((key, lifetime)) => {
                     let device = found.device(key, Shape::Files);
+                    device.lifetime = lifetime;
                     device.maybe_published.insert(pod.clone(), volume);
                 }
                 // A crash between the last two steps of a removal, or the first two of
@@ -176,6 +184,7 @@ impl Found {
     fn device(&mut self, key: DeviceKey, shape: Shape) -> &mut FoundDevice {
         self.devices.entry(key).or_insert_with(|| FoundDevice {
             shape,
+            lifetime: Lifetime::Persistent,
             maybe_staged: false,
             maybe_published: BTreeMap::new(),
         })
@@ -232,6 +241,25 @@ mod tests {
 
         remove(&folder).expect("removed");
         assert!(!folder.exists());
+    }
+
+    #[test]
+    fn a_volume_that_lives_with_its_pod_is_known_for_one() {
+        let root = tempfile::tempdir().expect("a folder");
+        let layout = Layout::new(root.path());
+        let pod = PodUid::new("u-1").expect("a uid");
+        let data = VolumeData {
+            spec_volume: "scratch".into(),
+            volume_lifecycle_mode: "Ephemeral".into(),
+            ..VolumeData::staged(&key())
+        };
+        let folder = layout.csi_volumes(&pod).join("scratch");
+        data.write(&folder).expect("written");
+        let found = scan(&layout);
+        let device = &found.devices[&key()];
+        assert_eq!(device.lifetime, Lifetime::Ephemeral);
+        assert!(!device.maybe_staged);
+        assert!(device.maybe_published.contains_key(&pod));
     }
 
     #[test]

@@ -188,6 +188,12 @@ pub(crate) fn attachment_name(handle: &str, driver: &str, node: &str) -> String 
     format!("csi-{}", hex(&digest))
 }
 
+/// What the driver calls a volume that is written in a pod's own specification.
+pub(crate) fn inline_handle(pod: &PodUid, volume: &str) -> String {
+    let digest = Sha256::digest(format!("{pod}{volume}").as_bytes());
+    format!("csi-{}", hex(&digest))
+}
+
 fn hex(bytes: &[u8]) -> String {
     use fmt::Write as _;
     bytes

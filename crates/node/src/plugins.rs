@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use orlop_host::mount::{FsOption, MountError, NewMount};
 use orlop_host::place::{Occupant, Place};
 use orlop_host::tree::RemoveTreeError;
-use orlop_model::pod::{EmptyDirSource, PodVolume};
+use orlop_model::pod::{EmptyDirSource, InlineSource, PodVolume};
 use orlop_model::volume::HostPathSource;
 use orlop_model::{Key, Pod};
 use orlop_runtime::{ApiError, Cluster};
@@ -31,6 +31,8 @@ pub(crate) enum Source<'a> {
     Claim {
         read_only: bool,
     },
+    /// A CSI driver's volume that the pod describes itself.
+    Inline(&'a InlineSource),
     EmptyDir(&'a EmptyDirSource),
     /// Files from objects, under the plugin's folder name.
     Files(Files),
@@ -68,6 +70,9 @@ impl<'a> Source<'a> {
         }
         if volume.ephemeral.is_some() {
             return Self::Claim { read_only: false };
+        }
+        if let Some(source) = &volume.csi {
+            return Self::Inline(source);
         }
         if let Some(source) = &volume.empty_dir {
             return Self::EmptyDir(source);

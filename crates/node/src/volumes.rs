@@ -18,12 +18,15 @@ use tracing::{debug, info};
 use crate::checkpoint::Found;
 use crate::drivers::Drivers;
 use crate::layout::{Layout, PodUid};
+pub(crate) use inline::{Lifetime, volume as inline_volume};
+
 use decide::{Attachment, Because, DriverState, Step, View, decide};
 
 mod csi;
 mod decide;
 mod growth;
 mod in_use;
+mod inline;
 mod lookup;
 mod places;
 
@@ -64,6 +67,7 @@ pub(crate) enum Hold {
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) shape: Shape,
+    pub(crate) lifetime: Lifetime,
     pub(crate) staging: Option<Hold>,
     pub(crate) publications: BTreeMap<PodUid, Publication>,
     pub(crate) wants: BTreeMap<PodUid, Arc<Want>>,
@@ -92,6 +96,7 @@ pub(crate) struct Want {
     pub(crate) pod: Arc<orlop_model::Pod>,
     pub(crate) volume: Arc<Volume>,
     pub(crate) read_only: bool,
+    pub(crate) lifetime: Lifetime,
 }
 
 /// What a pod may conclude of one of its volumes.
@@ -148,6 +153,7 @@ impl Volumes {
             });
             let device = Device {
                 shape: found.shape,
+                lifetime: found.lifetime,
                 staging: found.maybe_staged.then_some(Hold::Uncertain),
                 publications: publications.collect(),
                 wants: BTreeMap::new(),
@@ -186,6 +192,7 @@ impl Volumes {
         let mut state = self.state();
         let device = state.devices.entry(key.clone()).or_insert_with(|| Device {
             shape,
+            lifetime: want.lifetime,
             staging: None,
             publications: BTreeMap::new(),
             wants: BTreeMap::new(),
@@ -195,6 +202,8 @@ impl Volumes {
             refused: None,
         });
         device.undecided.remove(pod);
+        // A checkpoint of long ago may not have told.
+        device.lifetime = want.lifetime;
         if device.wants.insert(pod.clone(), Arc::new(want)).is_none() {
             self.queue.add(key.clone());
         }

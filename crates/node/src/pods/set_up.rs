@@ -14,7 +14,7 @@ use super::Pods;
 use super::record::Place;
 use crate::layout::{Layout, PodUid};
 use crate::plugins::{self, Local, Source, VolumeError};
-use crate::volumes::{DeviceKey, Readiness, Want};
+use crate::volumes::{self, DeviceKey, Lifetime, Readiness, Want};
 use crate::words::chain;
 
 /// How soon a token that could not be renewed is asked for again.
@@ -49,6 +49,8 @@ enum SetUpError {
     },
     #[error("the pod has no volume {0:?}")]
     NotListed(String),
+    #[error("another volume of the pod lies under the name {0:?}; rename the pod's volume")]
+    SamePlace(String),
     #[error("{0:?} cannot be the name of a volume")]
     BadName(String),
 }
@@ -170,7 +172,11 @@ impl Pods {
                         wants,
                     });
                 }
-                self.place_bound(uid, pod, bound, read_only)
+                self.place_bound(uid, pod, bound, read_only, Lifetime::Persistent)
+            }
+            Source::Inline(source) => {
+                let made = volumes::inline_volume(pod, uid, &volume.name, source);
+                self.place_bound(uid, pod, made, source.read_only, Lifetime::Ephemeral)
             }
             Source::Unknown => Err(SetUpError::UnknownKind(volume.name.clone())),
         }
@@ -273,12 +279,24 @@ impl Pods {
         Ok(found)
     }
 
+    /// Whether another of the pod's CSI volumes lies under a name: a PersistentVolume may be
+    /// called as the pod calls a volume of its own.
+    fn is_taken(&self, uid: &PodUid, name: &str, by: &DeviceKey) -> bool {
+        let records = self.records();
+        let mut places = records.get(uid).into_iter().flat_map(|r| r.places.values());
+        places.any(|place| match place {
+            Place::At(_) => false,
+            Place::Csi { key, volume } => volume.metadata.name == name && key != by,
+        })
+    }
+
     fn place_bound(
         &self,
         uid: &PodUid,
         pod: &Arc<Pod>,
         volume: Volume,
         read_only: bool,
+        lifetime: Lifetime,
     ) -> Result<Place, SetUpError> {
         if let Some(csi) = &volume.spec.csi {
             let name = &volume.metadata.name;
@@ -289,11 +307,15 @@ impl Pods {
                 driver: csi.driver.clone(),
                 handle: csi.volume_handle.clone(),
             };
+            if self.is_taken(uid, name, &key) {
+                return Err(SetUpError::SamePlace(name.clone()));
+            }
             let volume = Arc::new(volume);
             let want = Want {
                 pod: pod.clone(),
                 volume: volume.clone(),
                 read_only,
+                lifetime,
             };
             self.parts.volumes.want(&key, uid, want);
             return Ok(Place::Csi { key, volume });

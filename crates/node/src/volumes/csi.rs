@@ -14,7 +14,7 @@ use orlop_model::Key;
 use orlop_runtime::ApiError;
 
 use super::lookup::{capability, csi_source};
-use super::{DeviceKey, Hold, Publication, Shape, Volumes, Want};
+use super::{DeviceKey, Hold, Lifetime, Publication, Shape, Volumes, Want, inline};
 use crate::layout::PodUid;
 use crate::words::chain;
 
@@ -65,6 +65,8 @@ pub(super) enum Cause {
     NoSecret(Key),
     #[error("secret {0} has a value that is not text; CSI drivers take text only")]
     BinarySecret(Key),
+    #[error(transparent)]
+    Lifetime(#[from] inline::LifetimeError),
     #[error("volume {0} is not a CSI volume")]
     NotCsi(String),
 }
@@ -111,7 +113,7 @@ impl Volumes {
         let source = csi_source(want)?;
         let request = proto::NodeStageVolumeRequest {
             volume_id: key.handle.clone(),
-            publish_context: self.publish_context(key).await?,
+            publish_context: self.publish_context(key, want.lifetime).await?,
             staging_target_path: text(&self.staging_target(key, shape)),
             volume_capability: Some(capability(want, source, &info)?),
             secrets: self
@@ -216,15 +218,17 @@ impl Volumes {
         let driver = self.driver(key)?;
         let info = driver.info().await?;
         let source = csi_source(want)?;
+        let traits = self.parts.csi_drivers.named(&key.driver);
+        inline::check(want.lifetime, &key.driver, traits.as_deref())?;
         let target = self.target(published);
-        let staging = if stages(&info) {
+        let staging = if stages(&info) && want.lifetime == Lifetime::Persistent {
             text(&self.staging_target(key, shape))
         } else {
             String::new()
         };
         let request = proto::NodePublishVolumeRequest {
             volume_id: key.handle.clone(),
-            publish_context: self.publish_context(key).await?,
+            publish_context: self.publish_context(key, want.lifetime).await?,
             staging_target_path: staging,
             target_path: text(&target),
             volume_capability: Some(capability(want, source, &info)?),
@@ -235,7 +239,7 @@ impl Volumes {
                 .into_request(),
             volume_context: self.volume_context(key, want, source),
         };
-        self.announce_publication(published)?;
+        self.announce_publication(published, want.lifetime)?;
         let publication = Publication {
             volume: volume.to_owned(),
             hold: Hold::Uncertain,

@@ -4,12 +4,14 @@
 //!            wanted: reported in use -> attached -> staged -> grown -> published per pod
 //!        not wanted: unpublished per pod -> unstaged -> forgotten (no longer in use)
 //! ```
+//! A volume that lives with its pod is neither attached nor staged.
+//!
 //! Taking away comes before bringing: a path that a dead pod leaves must not wait for a
 //! new pod's trouble.
 
 use std::collections::BTreeSet;
 
-use super::{Device, Hold};
+use super::{Device, Hold, Lifetime};
 use crate::layout::PodUid;
 
 /// What is known when a decision is taken.
@@ -103,13 +105,15 @@ pub(super) fn decide(view: &View<'_>) -> Step {
 
 /// The way towards the pods.
 fn bring(view: &View<'_>) -> Step {
-    match view.attachment {
-        Attachment::NotReported => return Step::Wait(Because::NotReported),
-        Attachment::Pending => return Step::Wait(Because::NotAttached),
-        Attachment::NotNeeded | Attachment::Attached => {}
-    }
     let device = view.device;
+    let persists = device.lifetime == Lifetime::Persistent;
+    match view.attachment {
+        Attachment::NotReported if persists => return Step::Wait(Because::NotReported),
+        Attachment::Pending if persists => return Step::Wait(Because::NotAttached),
+        _ => {}
+    }
     with_driver(view, |stages| {
+        let stages = stages && persists;
         if stages && device.staging != Some(Hold::Certain) {
             return Step::Stage;
         }

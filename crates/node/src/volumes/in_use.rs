@@ -12,7 +12,7 @@ use orlop_runtime::{Outcome, Patch};
 use serde_json::json;
 use tracing::warn;
 
-use super::Volumes;
+use super::{DeviceKey, Lifetime, Volumes};
 
 impl Volumes {
     /// Takes what the node object says for reported; once, at the start.
@@ -28,11 +28,13 @@ impl Volumes {
             let mut state = self.state();
             let wanted: BTreeSet<String> = state
                 .devices
-                .keys()
-                .filter(|key| {
-                    self.is_attachable(&key.driver) || state.reported.contains(&key.unique_name())
+                .iter()
+                .filter(|(key, device)| {
+                    let persists = device.lifetime == Lifetime::Persistent;
+                    persists && self.is_attachable(&key.driver)
+                        || state.reported.contains(&key.unique_name())
                 })
-                .map(super::DeviceKey::unique_name)
+                .map(|(key, _)| DeviceKey::unique_name(key))
                 .collect();
             if wanted == state.reported && !state.report_open {
                 return Outcome::Done;

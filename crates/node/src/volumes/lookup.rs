@@ -10,7 +10,7 @@ use orlop_model::volume::{CsiSource, SecretRef};
 use orlop_model::{Key, Secret, VolumeAttachment};
 
 use super::csi::Cause;
-use super::{DeviceKey, Volumes, Want};
+use super::{DeviceKey, Lifetime, Volumes, Want};
 use crate::layout::attachment_name;
 
 impl Volumes {
@@ -18,8 +18,9 @@ impl Volumes {
     pub(super) async fn publish_context(
         &self,
         key: &DeviceKey,
+        lifetime: Lifetime,
     ) -> Result<BTreeMap<String, String>, Cause> {
-        if !self.is_attachable(&key.driver) {
+        if lifetime == Lifetime::Ephemeral || !self.is_attachable(&key.driver) {
             return Ok(BTreeMap::new());
         }
         let name = attachment_name(&key.handle, &key.driver, &self.parts.node_name);
@@ -79,7 +80,13 @@ impl Volumes {
                         account
                     },
                 ),
-                ("ephemeral", "false"),
+                (
+                    "ephemeral",
+                    match want.lifetime {
+                        Lifetime::Persistent => "false",
+                        Lifetime::Ephemeral => "true",
+                    },
+                ),
             ] {
                 let prefix = orlop_model::well_known::CSI_PARAMETER_PREFIX;
                 context.insert(format!("{prefix}{name}"), value.to_owned());

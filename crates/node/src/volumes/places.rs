@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::csi::{Cause, Published, at};
-use super::{DeviceKey, Shape, Volumes};
+use super::{DeviceKey, Lifetime, Shape, Volumes};
 use crate::checkpoint::{self, VolumeData, gone, make_folder};
 use crate::layout::attachment_name;
 
@@ -63,7 +63,11 @@ impl Volumes {
         }
     }
 
-    pub(super) fn announce_publication(&self, published: &Published<'_>) -> Result<(), Cause> {
+    pub(super) fn announce_publication(
+        &self,
+        published: &Published<'_>,
+        lifetime: Lifetime,
+    ) -> Result<(), Cause> {
         let Published {
             key,
             shape,
@@ -76,7 +80,7 @@ impl Volumes {
             attachment_id: attachment_name(&key.handle, &key.driver, node),
             node_name: node.clone(),
             spec_volume: volume.to_owned(),
-            volume_lifecycle_mode: "Persistent".to_owned(),
+            volume_lifecycle_mode: lifetime.word().to_owned(),
             ..VolumeData::staged(key)
         };
         match shape {

@@ -12,6 +12,7 @@ fn want() -> Arc<Want> {
         pod: Arc::default(),
         volume: Arc::default(),
         read_only: false,
+        lifetime: Lifetime::Persistent,
     })
 }
 
@@ -24,6 +25,7 @@ struct Case {
     driver: DriverState,
     skip: &'static [&'static str],
     grows: bool,
+    lifetime: Lifetime,
 }
 
 impl Default for Case {
@@ -37,6 +39,7 @@ impl Default for Case {
             driver: DriverState::Present { stages: true },
             skip: &[],
             grows: false,
+            lifetime: Lifetime::Persistent,
         }
     }
 }
@@ -49,6 +52,7 @@ impl Case {
         };
         let device = Device {
             shape: Shape::Files,
+            lifetime: self.lifetime,
             staging: self.staging,
             publications: self
                 .published
@@ -239,6 +243,40 @@ fn a_driver_that_does_not_stage_is_published_directly() {
         ..Case::default()
     };
     assert_eq!(case.step(), Step::Publish(uid("a")));
+}
+
+#[test]
+fn a_volume_that_lives_with_its_pod_is_published_and_unpublished_and_nothing_else() {
+    let inline = |published| Case {
+        published,
+        lifetime: Lifetime::Ephemeral,
+        ..Case::default()
+    };
+    for attachment in [
+        Attachment::NotReported,
+        Attachment::Pending,
+        Attachment::NotNeeded,
+    ] {
+        let wanted = Case {
+            wants: &["a"],
+            attachment,
+            ..inline(&[])
+        };
+        assert_eq!(wanted.step(), Step::Publish(uid("a")), "{attachment:?}");
+    }
+    let rests = Case {
+        wants: &["a"],
+        ..inline(&[("a", Hold::Certain)])
+    };
+    assert_eq!(rests.step(), Step::Rest);
+    let uncertain = &[("a", Hold::Uncertain)];
+    let restarted = Case {
+        undecided: &["a"],
+        ..inline(uncertain)
+    };
+    assert_eq!(restarted.step(), Step::Rest);
+    assert_eq!(inline(uncertain).step(), Step::Unpublish(uid("a")));
+    assert_eq!(inline(&[]).step(), Step::Forget);
 }
 
 #[test]

@@ -10,6 +10,9 @@ use orlop_model::pod::ContainerStatus;
 use orlop_model::{ConfigMap, CsiNode, Event, Key, Node, Pod, PodPhase};
 use serde_json::json;
 
+use super::inline::{
+    an_inline_volume_lives_and_dies_with_its_pod, an_inline_volume_waits_for_a_driver_that_has_such,
+};
 use super::world::{NODE, World, mounts_under};
 
 type Case = fn() -> Pin<Box<dyn Future<Output = ()>>>;
@@ -35,13 +38,15 @@ cases![
     a_pod_without_its_claim_says_so_and_starts_when_it_comes,
     two_pods_share_a_volume_and_the_last_one_unstages_it,
     a_token_is_renewed_under_a_running_pod,
+    an_inline_volume_lives_and_dies_with_its_pod,
+    an_inline_volume_waits_for_a_driver_that_has_such,
 ];
 
 fn shell(script: &str) -> serde_json::Value {
     json!({"name": "main", "command": ["sh", "-c", script]})
 }
 
-fn with_claim(script: &str, claim: &str) -> serde_json::Value {
+pub(crate) fn with_claim(script: &str, claim: &str) -> serde_json::Value {
     let mut container = shell(script);
     container["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
     json!({
@@ -51,11 +56,11 @@ fn with_claim(script: &str, claim: &str) -> serde_json::Value {
     })
 }
 
-fn first(pod: &Pod) -> &ContainerStatus {
+pub(crate) fn first(pod: &Pod) -> &ContainerStatus {
     &pod.status.container_statuses[0]
 }
 
-fn is_running(pod: &Pod) -> bool {
+pub(crate) fn is_running(pod: &Pod) -> bool {
     pod.phase() == PodPhase::Running && first(pod).state.running.is_some()
 }
 
@@ -68,7 +73,7 @@ fn condition<'a>(pod: &'a Pod, type_: &str) -> &'a str {
 }
 
 /// Waits for an event whose message holds some words.
-async fn event(world: &World, reason: &str, words: &str) {
+pub(crate) async fn event(world: &World, reason: &str, words: &str) {
     let until = Instant::now() + Duration::from_secs(20);
     loop {
         let events: Vec<Event> = world.cluster.list(Some("default")).await.expect("events");

@@ -8,6 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
 mod cases;
+mod inline;
 mod world;
 
 fn main() -> ExitCode {

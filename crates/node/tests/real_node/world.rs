@@ -105,12 +105,8 @@ impl World {
             std::future::pending(),
         ));
 
-        let traits =
-            json!({"metadata": {"name": DRIVER_NAME}, "spec": {"attachRequired": attach_required}});
-        cluster
-            .create_json::<CsiDriver>(&traits)
-            .await
-            .expect("a CSIDriver");
+        let lifetimes = &["Persistent", "Ephemeral"];
+        describe(&cluster, attach_required, lifetimes).await;
         let mut world = Self {
             _cleanup: Cleanup {
                 root: root.path().to_owned(),
@@ -348,6 +344,20 @@ impl World {
             .await
             .expect("listed");
     }
+}
+
+/// Tells the cluster what the driver is like, anew if it was told before.
+pub(crate) async fn describe(cluster: &Cluster, attach_required: bool, lifetimes: &[&str]) {
+    let key = Key::cluster(DRIVER_NAME);
+    if let Ok(Some(_)) = cluster.get::<CsiDriver>(&key).await {
+        let deleted = cluster.delete::<CsiDriver>(&key, &Default::default()).await;
+        deleted.expect("deleted");
+    }
+    let traits = json!({"metadata": {"name": DRIVER_NAME}, "spec": {
+        "attachRequired": attach_required, "podInfoOnMount": true,
+        "volumeLifecycleModes": lifetimes}});
+    let created = cluster.create_json::<CsiDriver>(&traits).await;
+    created.expect("a CSIDriver");
 }
 
 pub(crate) fn mounts_under(root: &Path) -> Vec<PathBuf> {
