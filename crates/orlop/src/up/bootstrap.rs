@@ -70,13 +70,19 @@ fn keep<T>(created: Result<T, ApiError>) -> Result<(), ApiError> {
 }
 
 fn traits(driver: &DriverInfo) -> Value {
+    // No driver tells whether it has volumes that live with a pod; of the built-in one it is known.
+    let lifetimes: &[&str] = if driver.name == orlop_drivers::local::DRIVER_NAME {
+        &["Persistent", "Ephemeral"]
+    } else {
+        &["Persistent"]
+    };
     json!({
         "metadata": {"name": driver.name},
         "spec": {
             "attachRequired": driver.can(ControllerCapability::PublishUnpublishVolume),
             "podInfoOnMount": true,
             "fsGroupPolicy": "ReadWriteOnceWithFSType",
-            "volumeLifecycleModes": ["Persistent"],
+            "volumeLifecycleModes": lifetimes,
         },
     })
 }
