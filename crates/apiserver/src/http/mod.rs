@@ -29,17 +29,18 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::header::{ACCEPT, HeaderValue};
+use http::header::{ACCEPT, CONNECTION, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use serde_json::json;
+use tokio::runtime::RuntimeFlavor;
 
 pub use logs::{LogError, LogRequest, LogSource, LogStream};
 
 pub(crate) use self::body::HEADERS_LIMIT;
 pub(crate) use self::route::decode as decode_segment;
 
-use self::body::{BoxError, headers_length, read_body};
+use self::body::{BoxError, headers_length, lend, read_body};
 use self::inflight::{InFlight, Lane};
 use self::query::Query;
 use self::route::Route;
@@ -51,6 +52,9 @@ use crate::openapi;
 use crate::protobuf;
 use crate::refusal::Refusal;
 use crate::registry::{Registry, Target};
+
+/// Bodies from this size on are handled apart from the threads that all requests share.
+const LARGE: usize = 128 << 10;
 
 /// The API as a tower service; clones share it. It speaks for one caller: whoever holds the
 /// one that [`crate::ApiServer::service`] returns may do everything.
@@ -133,25 +137,36 @@ impl Api {
         B::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
+        let (body, home) = lend(body);
         let route = Route::parse(&self.registry.kinds(), parts.uri.path());
         let admitted = match headers_length(&parts) {
             length if length > HEADERS_LIMIT => Err(Refusal::headers_too_large(HEADERS_LIMIT)),
             _ => self.admitted(&parts, route.as_ref(), caller),
         };
         let answer = match (admitted, &route) {
-            (Err(refusal), _) => Err(refusal),
             (Ok(user), Some(route)) => self.resource(&parts, route, &user, body).await,
-            (Ok(_), None) => match health::Question::parse(&parts) {
-                Some(question) => Ok(question.answer(&self.registry.store.look().await)),
-                None => self.document(&parts),
-            },
+            (Err(refusal), _) => {
+                drop(body);
+                Err(refusal)
+            }
+            (Ok(_), None) => {
+                drop(body);
+                match health::Question::parse(&parts) {
+                    Some(question) => Ok(question.answer(&self.registry.store.look().await)),
+                    None => self.document(&parts),
+                }
+            }
         };
         let response = answer.unwrap_or_else(|refusal| {
             reply::refusal(&refusal, negotiate::encoding(&accept(&parts)))
         });
         let custom = route.as_ref().and_then(|route| route.kind.custom);
         let deprecation = custom.and_then(|custom| custom.deprecation.clone());
-        let response = reply::warned(response, deprecation.as_slice());
+        let mut response = reply::warned(response, deprecation.as_slice());
+        if !home.cleared(&parts).await {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+        }
         self.metrics
             .count(&parts.method, route.as_ref(), response.status());
         response
@@ -233,13 +248,27 @@ impl Api {
         if route.subresource.as_deref() == Some("scale") {
             return self.rescale(&writing, &parts.method).await;
         }
-        match parts.method {
-            Method::POST => self.post(&writing).await,
-            Method::PUT => self.put(&writing).await,
-            Method::PATCH => self.patch(&writing).await,
-            Method::DELETE => self.delete(&writing).await,
-            _ => Err(Refusal::method_not_allowed()),
+        let answer = async {
+            match parts.method {
+                Method::POST => self.post(&writing).await,
+                Method::PUT => self.put(&writing).await,
+                Method::PATCH => self.patch(&writing).await,
+                Method::DELETE => self.delete(&writing).await,
+                _ => Err(Refusal::method_not_allowed()),
+            }
+        };
+        let runtime = tokio::runtime::Handle::current();
+        if body.len() < LARGE || runtime.runtime_flavor() != RuntimeFlavor::MultiThread {
+            return answer.await;
         }
+        // A large object takes long to read and to check: others' requests must not wait for
+        // the thread that does it.
+        let patience = query.timeout.unwrap_or(self.patience).min(self.patience);
+        tokio::task::block_in_place(|| {
+            let answer = async { tokio::time::timeout(patience, answer).await };
+            let answer = runtime.block_on(answer);
+            answer.unwrap_or_else(|_| Err(Refusal::timeout()))
+        })
     }
 
     async fn read(

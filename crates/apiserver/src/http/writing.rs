@@ -211,6 +211,20 @@ pub(super) fn delete_options(writing: &Writing<'_>) -> Result<DeleteOptions, Ref
     } else {
         writing.object()?.value
     };
+    // Whoever sent something else meant something else.
+    let kind = match &body {
+        Value::Null => "",
+        Value::Object(fields) => fields
+            .get("kind")
+            .map_or("", |kind| kind.as_str().unwrap_or("?")),
+        _ => "?",
+    };
+    if !matches!(kind, "" | "DeleteOptions") {
+        return Err(Refusal::bad_request(format!(
+            "the object provided is unrecognized (must be of type DeleteOptions): its kind is \
+             {kind:?}"
+        )));
+    }
     let mut options = DeleteOptions::parse(&body)?;
     options.dry_run |= writing.query.dry_run;
     options.grace = options.grace.or(writing.query.grace);

@@ -21,6 +21,9 @@ pub enum PatchError {
     /// The patch document itself is not a patch: HTTP 400.
     #[error("the patch is malformed: {0}")]
     Malformed(String),
+    /// The patch takes the object's name away: HTTP 400.
+    #[error("the name of the object ({0} based on URL) was undeterminable: name must be provided")]
+    Nameless(String),
     /// The patch has more operations than are taken: HTTP 413.
     #[error("{0}")]
     TooLarge(String),

@@ -214,18 +214,22 @@ impl Registry {
 }
 
 fn name_errors(kind: &KindInfo, object: &Value) -> Vec<FieldError> {
+    let format = NameFormat::of(kind);
+    let prefix = &object["metadata"]["generateName"];
+    let fault = prefix.as_str().and_then(|given| format.prefix_fault(given));
+    let fault = fault.map(|fault| FieldError::invalid("metadata.generateName", prefix, fault));
+    let mut errors: Vec<FieldError> = fault.into_iter().collect();
     let name = &object["metadata"]["name"];
     match name.as_str() {
-        None | Some("") => {
-            vec![FieldError::required(
-                "metadata.name",
-                "name or generateName is required",
-            )]
-        }
-        Some(given) => NameFormat::of(kind)
-            .fault(given)
-            .map(|fault| FieldError::invalid("metadata.name", name, fault))
-            .into_iter()
-            .collect(),
+        None | Some("") => errors.push(FieldError::required(
+            "metadata.name",
+            "name or generateName is required",
+        )),
+        Some(given) => errors.extend(
+            format
+                .fault(given)
+                .map(|fault| FieldError::invalid("metadata.name", name, fault)),
+        ),
     }
+    errors
 }

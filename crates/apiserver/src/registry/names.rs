@@ -92,6 +92,17 @@ impl NameFormat {
     }
 }
 
+impl NameFormat {
+    /// What is wrong with what a name is to begin with, if anything: it may end with a dash.
+    pub fn prefix_fault(&self, prefix: &str) -> Option<String> {
+        match prefix.strip_suffix('-') {
+            _ if prefix.is_empty() => None,
+            Some(rest) if !rest.is_empty() => self.fault(&format!("{rest}a")),
+            _ => self.fault(prefix),
+        }
+    }
+}
+
 /// The letters of generated suffixes: no vowels and nothing that looks like another.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX: usize = 5;
@@ -131,6 +142,10 @@ mod tests {
         }
         assert!(DNS_LABEL.fault("a.b").is_some());
         assert!(DNS_LABEL.fault(&"a".repeat(64)).is_some());
+        assert_eq!(DNS_SUBDOMAIN.prefix_fault("web-"), None);
+        assert_eq!(DNS_SUBDOMAIN.prefix_fault(&"a".repeat(253)), None);
+        let long = DNS_SUBDOMAIN.prefix_fault(&"a".repeat(254));
+        assert_eq!(long.as_deref(), Some("must be no more than 253 characters"));
     }
 
     #[test]

@@ -74,7 +74,9 @@ impl Registry {
             };
             patched
                 .map_err(|error| match error {
-                    PatchError::Malformed(_) => Refusal::bad_request(error.to_string()),
+                    PatchError::Malformed(_) | PatchError::Nameless(_) => {
+                        Refusal::bad_request(error.to_string())
+                    }
                     PatchError::TooLarge(_) => Refusal::too_large(error),
                     PatchError::Unprocessable(_) => Refusal::unprocessable(error.to_string()),
                 })
@@ -106,6 +108,15 @@ impl Registry {
             if self.store.get(&target.key()).is_none() {
                 if part != Part::Main {
                     return Err(Refusal::not_found(target.kind, &target.name));
+                }
+                if let Some(uid) = applied.pointer("/metadata/uid").and_then(Value::as_str)
+                    && !uid.is_empty()
+                {
+                    let why = format!(
+                        "uid mismatch: the provided object specified uid {uid}, and no existing \
+                         object was found"
+                    );
+                    return Err(Refusal::conflict(target.kind, &target.name, why));
                 }
                 let object = patch::server_side_apply(target.kind, None, &applied, how)
                     .map_err(|error| apply_refusal(&error))?;

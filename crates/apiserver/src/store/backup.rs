@@ -124,6 +124,11 @@ pub fn restore(from: &Path, store: &Path) -> Result<Summary, BackupError> {
     let file = File::open(from).map_err(failed(from))?;
     let name = from.display().to_string();
     let held = contents::read_frames(BufReader::new(file), &name).map_err(unreadable)?;
+    // A copy of a store's file may end with a write that was cut short; a backup doesn't.
+    if held.dropped > 0 && held.base == held.length {
+        let at = held.length;
+        return Err(unreadable(LogError::Damaged { name, at }));
+    }
     let objects = held.parsed(&name).map_err(unreadable)?;
     let objects: Vec<(Key, Arc<Stored>)> = objects
         .into_iter()

@@ -177,8 +177,17 @@ impl Store {
                     source,
                 };
                 let directory = Directory::open(path.clone()).map_err(failed)?;
+                let known = path.join("lock").exists();
                 let lock = claim(path)?;
                 let folder: Arc<dyn medium::Folder> = Arc::new(directory);
+                if known && contents::newest(&*folder).map_err(failed)?.is_none() {
+                    tracing::warn!(
+                        folder = %path.display(),
+                        "there was a store in this folder and its files are gone, and all objects \
+                         with them: a new one begins, empty. To get them back, stop the server, \
+                         move the folder away, and restore a backup (orlop apiserver restore)"
+                    );
+                }
                 let opened = log::Log::open(&folder);
                 let (log, state) = opened.map_err(|source| OpenError::Log {
                     path: path.clone(),

@@ -518,8 +518,14 @@ async fn a_backup_of_a_store_in_use_makes_a_store_that_is_ahead() {
     let restored = Store::open(&Storage::Disk(elsewhere)).unwrap();
     assert_eq!(contents(&restored).len(), 3);
     assert!(restored.read().revision() > store.read().revision());
-    // A backup that was cut short is no backup.
+    // A backup with something behind it is none, nor one that was cut short.
     let whole = std::fs::read(&file).unwrap();
+    std::fs::write(&file, [&whole[..], b"more"].concat()).unwrap();
+    let longer = restore(&file, &folder.join("second"));
+    assert!(
+        matches!(longer, Err(BackupError::Read { .. })),
+        "{longer:?}"
+    );
     std::fs::write(&file, &whole[..whole.len() - 1]).unwrap();
     let damaged = restore(&file, &folder.join("third"));
     assert!(

@@ -291,3 +291,47 @@ async fn a_quiet_watch_outlives_the_limits_of_idle_connections() {
         .await
         .unwrap();
 }
+
+#[tokio::test]
+async fn a_request_that_is_refused_unread_leaves_its_connection_to_the_next_one() {
+    let served = serve(Limits::default()).await;
+    let mut stream = served.greet("http/1.1").await.unwrap();
+    let body = "x".repeat(100_000);
+    for _ in 0..5 {
+        let head = format!(
+            "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nhost: x\r\nauthorization: \
+             Bearer nobody\r\naccept: nothing/known\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        // The server has the head long before it has the body.
+        tokio::task::yield_now().await;
+        stream.write_all(body.as_bytes()).await.unwrap();
+        let answer = answer(&mut stream).await;
+        assert!(answer.starts_with("http/1.1 4"), "{answer}");
+        assert!(!answer.contains("connection: close"), "{answer}");
+    }
+    // What is too much to throw away is told to end the connection.
+    let head = "POST /nothing HTTP/1.1\r\nhost: x\r\ncontent-length: 9000000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let answer = answer(&mut stream).await;
+    assert!(answer.contains("connection: close"), "{answer}");
+}
+
+/// Reads one answer with its body; returns its head in lower case.
+async fn answer(stream: &mut TlsStream<TcpStream>) -> String {
+    let read = async {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        let head = String::from_utf8(head).unwrap().to_lowercase();
+        let (_, rest) = head.split_once("content-length: ").unwrap();
+        let length: usize = rest.lines().next().unwrap().parse().unwrap();
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).await.unwrap();
+        head
+    };
+    tokio::time::timeout(BOUND, read).await.expect("no answer")
+}

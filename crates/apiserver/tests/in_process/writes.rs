@@ -304,3 +304,70 @@ async fn an_unknown_field_is_dropped_with_a_warning_unless_the_client_is_strict(
     assert!(!quiet.headers().contains_key("warning"));
     assert_eq!(post("Strict").await.unwrap().status(), 400);
 }
+
+/// Sends a body as it is; returns the code and the message of the refusal.
+async fn refused(
+    cluster: &Cluster,
+    method: &str,
+    path: &str,
+    form: &str,
+    body: &str,
+) -> (u16, String) {
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", form)
+        .body(body.as_bytes().to_vec())
+        .unwrap();
+    let answer = cluster.client.request::<serde_json::Value>(request).await;
+    let (code, _, message) = refusal(answer.unwrap_err());
+    (code, message)
+}
+
+#[tokio::test]
+async fn what_is_sent_for_something_else_changes_nothing() {
+    let cluster = cluster().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client.clone());
+    let path = "/api/v1/namespaces/default/configmaps";
+    let one = format!("{path}/a");
+    let json = "application/json";
+
+    // An object that somebody saw isn't there any more.
+    let gone = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","uid":"abc"}}"#;
+    let applied = format!("{one}?fieldManager=m");
+    let (code, message) = refused(
+        &cluster,
+        "PATCH",
+        &applied,
+        "application/apply-patch+yaml",
+        gone,
+    )
+    .await;
+    assert_eq!(code, 409);
+    assert_eq!(
+        message,
+        "Operation cannot be fulfilled on configmaps \"a\": uid mismatch: the provided object \
+         specified uid abc, and no existing object was found"
+    );
+
+    let made = create(&maps, &config_map("a")).await;
+    for body in [r#"{"apiVersion":"v1","kind":"Pod"}"#, "[]", "\"x\""] {
+        for path in [&one, path] {
+            let (code, message) = refused(&cluster, "DELETE", path, json, body).await;
+            assert_eq!(code, 400, "{message}");
+        }
+    }
+    let strategic = "application/strategic-merge-patch+json";
+    let (code, _) = refused(&cluster, "PATCH", &one, strategic, r#"{"$patch":"delete"}"#).await;
+    assert_eq!(code, 400);
+    assert_eq!(maps.get("a").await.unwrap(), made);
+
+    let long = json!({ "metadata": { "generateName": "x".repeat(254) } }).to_string();
+    let (code, message) = refused(&cluster, "POST", path, json, &long).await;
+    assert_eq!(code, 422);
+    assert!(message.contains("metadata.generateName"), "{message}");
+    assert!(
+        message.contains("must be no more than 253 characters"),
+        "{message}"
+    );
+}

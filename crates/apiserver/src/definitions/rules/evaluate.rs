@@ -13,7 +13,7 @@ pub(super) const MOST: u64 = 1_000_000;
 
 /// How long one may take, whatever it costs: prices are estimates. A rule that keeps to its
 /// price is done in a fraction of it.
-const LONGEST: Duration = Duration::from_secs(3);
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// Why there is no value.
 #[derive(Debug, Clone, PartialEq, Eq)]

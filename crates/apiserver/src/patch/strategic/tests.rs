@@ -263,3 +263,17 @@ proptest! {
         prop_assert!(names(&after).is_superset(&names(&patch)));
     }
 }
+
+#[test]
+fn a_patch_that_deletes_the_whole_object_is_refused() {
+    let current = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n"}});
+    for directive in ["delete", "replace"] {
+        let refused = strategic(pod(), &current, &json!({"$patch": directive}));
+        assert_eq!(
+            refused.expect_err("no name is left").to_string(),
+            "the name of the object (a based on URL) was undeterminable: name must be provided"
+        );
+    }
+    let kept = json!({"$patch": "replace", "metadata": {"name": "a"}});
+    assert_eq!(patched(current, kept), json!({"metadata": {"name": "a"}}));
+}

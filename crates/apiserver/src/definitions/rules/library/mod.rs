@@ -173,7 +173,7 @@ fn looked(name: &str, arguments: &[Value]) -> u64 {
 }
 
 /// As much as is counted of what a value holds: more costs too much, whoever looks at it.
-const COUNTED: u64 = 20 * super::evaluate::MOST;
+const COUNTED: u64 = 10 * super::evaluate::MOST + 10;
 
 /// Whether two lists are added item by item.
 fn merges(arguments: &[Value]) -> bool {
