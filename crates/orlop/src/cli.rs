@@ -7,7 +7,16 @@ use orlop_drivers::local::{Overcommit, PoolName, Reserve, size};
 
 /// The whole Kubernetes storage stack as one binary.
 #[derive(Debug, Parser)]
-#[command(name = "orlop", version, about, max_term_width = 100)]
+#[command(
+    name = "orlop",
+    version,
+    about,
+    max_term_width = 100,
+    after_help = "Called as csi-provisioner, csi-attacher, csi-resizer, csi-snapshotter, \
+        snapshot-controller, csi-external-health-monitor-controller, csi-node-driver-registrar, \
+        livenessprobe or csi-sidecars, by a link or as the first word, it is that program, flags \
+        included."
+)]
 pub(crate) struct Cli {
     /// What to log: a level, or filters such as `orlop_node=debug`.
     #[arg(

@@ -126,3 +126,15 @@ async fn wait_aloud(endpoint: &str, patience: Duration) -> std::convert::Infalli
         waited += TOLD;
     }
 }
+
+/// A driver's address, where it is a path from the working folder as one from the root.
+pub(crate) fn address(given: &str) -> String {
+    // With a colon it is another kind of address.
+    if given.is_empty() || given.starts_with('/') || given.contains(':') {
+        return given.to_owned();
+    }
+    match std::path::absolute(given) {
+        Ok(path) => path.to_string_lossy().into_owned(),
+        Err(_) => given.to_owned(),
+    }
+}

@@ -5,7 +5,7 @@ use std::{future::Future, io};
 use anyhow::{Context, Result};
 use axum::{
     Router,
-    http::{StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
     response::IntoResponse,
     routing::get,
 };
@@ -13,6 +13,8 @@ use orlop_runtime::Metrics;
 use orlop_sidecars::liveness::Liveness;
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
+
+mod plain;
 
 /// How well something is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,12 +55,21 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// With metrics at a path.
+    /// With metrics at a path, as OpenMetrics for who asks for that.
     pub(crate) fn metrics(self, path: &str, metrics: Metrics) -> Self {
-        const FORM: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-        let answer = move || {
-            let text = metrics.render();
-            async move { ([(header::CONTENT_TYPE, FORM)], text) }
+        const OPEN: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
+        let answer = move |asked: HeaderMap| {
+            let mut accepted = asked.get_all(header::ACCEPT).iter();
+            let open = accepted.any(|form| {
+                form.to_str()
+                    .is_ok_and(|form| form.contains("openmetrics-text"))
+            });
+            let (form, text) = match open {
+                true => (OPEN, metrics.render()),
+                false => (PLAIN, plain::from_open(&metrics.render())),
+            };
+            async move { ([(header::CONTENT_TYPE, form)], text) }
         };
         Self {
             router: self.router.route(path, get(answer)),

@@ -1,12 +1,16 @@
 //! `orlop leaks`: what a driver has that nobody owns, and the other way round.
 
 use std::{
-    collections::BTreeSet, fmt::Write as _, path::PathBuf, process::ExitCode, time::Duration,
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
-use orlop_csi::{Deadlines, Driver, DriverInfo, client::ControllerCapability as Can};
+use orlop_csi::{Deadlines, Driver, DriverInfo, client::ControllerCapability as Can, proto as csi};
 use orlop_model::{Claim, Volume, VolumeSnapshotContent};
 use orlop_runtime::Cluster;
 use orlop_sidecars::{
@@ -31,9 +35,17 @@ pub(crate) struct Leaky {
     /// How to tell it.
     #[arg(long, short, value_enum, default_value = "text")]
     output: Output,
-    /// How many seconds the driver may take for a page.
-    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
-    timeout: u64,
+    /// How long the driver may take for a page, such as 30s or 1m30s; a bare number is seconds.
+    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = duration)]
+    timeout: Duration,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().map(Duration::from_secs);
+    seconds
+        .or_else(|| crate::dropin::duration(text))
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "use a duration such as 30s or 1m30s".to_owned())
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -52,10 +64,10 @@ pub(crate) fn main(args: Leaky) -> ExitCode {
         .map_err(anyhow::Error::from)
         .and_then(|runtime| runtime.block_on(look(args)));
     match looked {
-        Ok((info, leaks)) => {
+        Ok((info, leaks, told)) => {
             let text = match output {
-                Output::Text => text(&info, &leaks),
-                Output::Json => format!("{:#}\n", json(&info, &leaks)),
+                Output::Text => text(&info, &leaks, &told),
+                Output::Json => format!("{:#}\n", json(&info, &leaks, &told)),
             };
             crate::voice::say(text.trim_end());
             ExitCode::from(u8::from(!leaks.is_clean()))
@@ -67,11 +79,15 @@ pub(crate) fn main(args: Leaky) -> ExitCode {
     }
 }
 
-async fn look(args: Leaky) -> Result<(DriverInfo, Leaks)> {
+/// What a driver tells of its volumes, by their ids.
+type Told = BTreeMap<String, csi::Volume>;
+
+async fn look(args: Leaky) -> Result<(DriverInfo, Leaks, Told)> {
     let cluster = Cluster::new(api::connect(args.kubeconfig.as_deref(), None, None).await?);
-    let time = Duration::from_secs(args.timeout);
-    let driver = Driver::connect(&args.csi_address)?.with_deadlines(Deadlines::all(time));
-    let info = meet(&driver, &args.csi_address, time).await?;
+    let time = args.timeout;
+    let address = crate::driver::address(&args.csi_address);
+    let driver = Driver::connect(&address)?.with_deadlines(Deadlines::all(time));
+    let info = meet(&driver, &address, time).await?;
     if !info.can(Can::ListVolumes) && !info.can(Can::ListSnapshots) {
         bail!(
             "the driver {} lists neither volumes nor snapshots (LIST_VOLUMES, LIST_SNAPSHOTS): \
@@ -97,22 +113,31 @@ async fn look(args: Leaky) -> Result<(DriverInfo, Leaks)> {
     };
     let view = View {
         driver: &info.name,
-        volumes: twice(volumes, self::volumes(&driver, &info).await?),
+        volumes: twice(
+            volumes.as_ref().map(ids),
+            self::volumes(&driver, &info).await?.as_ref().map(ids),
+        ),
         snapshots: twice(snapshots, self::snapshots(&driver, &info).await?),
         owners: &owners,
         contents: &contents,
         claims: &claims,
     };
-    Ok(((*info).clone(), compare(&view)))
+    let leaks = compare(&view);
+    Ok(((*info).clone(), leaks, volumes.unwrap_or_default()))
 }
 
-async fn volumes(driver: &Driver, info: &DriverInfo) -> Result<Option<BTreeSet<String>>> {
+fn ids(told: &Told) -> BTreeSet<String> {
+    told.keys().cloned().collect()
+}
+
+async fn volumes(driver: &Driver, info: &DriverInfo) -> Result<Option<Told>> {
     if !info.can(Can::ListVolumes) {
         return Ok(None);
     }
     let all = listing::volumes(driver).await.context("volumes")?;
-    let ids = all.into_iter().filter_map(|entry| entry.volume);
-    Ok(Some(ids.map(|volume| volume.volume_id).collect()))
+    let volumes = all.into_iter().filter_map(|entry| entry.volume);
+    let by_id = volumes.map(|volume| (volume.volume_id.clone(), volume));
+    Ok(Some(by_id.collect()))
 }
 
 async fn snapshots(driver: &Driver, info: &DriverInfo) -> Result<Option<BTreeSet<String>>> {
@@ -123,7 +148,22 @@ async fn snapshots(driver: &Driver, info: &DriverInfo) -> Result<Option<BTreeSet
     Ok(Some(all.into_iter().map(|one| one.snapshot_id).collect()))
 }
 
-fn text(info: &DriverInfo, leaks: &Leaks) -> String {
+/// A volume's id, and what the driver tells of it.
+fn described(id: &str, told: &Told) -> String {
+    let mut line = id.to_owned();
+    if let Some(volume) = told.get(id) {
+        if volume.capacity_bytes > 0 {
+            let _ = write!(line, "  {} bytes", volume.capacity_bytes);
+        }
+        let context: BTreeMap<_, _> = volume.volume_context.iter().collect();
+        for (key, value) in context {
+            let _ = write!(line, "  {key}={value}");
+        }
+    }
+    line
+}
+
+fn text(info: &DriverInfo, leaks: &Leaks, told: &Told) -> String {
     let mut text = String::new();
     // Writing into a string can't fail.
     let mut part = |title: &str, lines: Vec<String>| {
@@ -140,7 +180,11 @@ fn text(info: &DriverInfo, leaks: &Leaks) -> String {
     };
     part(
         "volumes that no PersistentVolume names",
-        leaks.volumes_without_owner.clone(),
+        leaks
+            .volumes_without_owner
+            .iter()
+            .map(|id| described(id, told))
+            .collect(),
     );
     part(
         "PersistentVolumes without their volume",
@@ -182,7 +226,17 @@ fn text(info: &DriverInfo, leaks: &Leaks) -> String {
     text
 }
 
-fn json(info: &DriverInfo, leaks: &Leaks) -> serde_json::Value {
+fn json(info: &DriverInfo, leaks: &Leaks, told: &Told) -> serde_json::Value {
+    let known: BTreeMap<&str, serde_json::Value> = leaks
+        .volumes_without_owner
+        .iter()
+        .filter_map(|id| {
+            let volume = told.get(id)?;
+            let (bytes, context) = (volume.capacity_bytes, &volume.volume_context);
+            let told = serde_json::json!({"capacityBytes": bytes, "context": context});
+            Some((id.as_str(), told))
+        })
+        .collect();
     let pairs = |what: &str, pairs: &[(String, String)]| {
         let pair = |(owner, id): &(String, String)| serde_json::json!({what: owner, "id": id});
         pairs.iter().map(pair).collect::<Vec<_>>()
@@ -193,6 +247,7 @@ fn json(info: &DriverInfo, leaks: &Leaks) -> serde_json::Value {
         "listsVolumes": info.can(Can::ListVolumes),
         "listsSnapshots": info.can(Can::ListSnapshots),
         "volumesWithoutOwner": leaks.volumes_without_owner,
+        "told": known,
         "ownersWithoutVolume": pairs("persistentVolume", &leaks.owners_without_volume),
         "snapshotsWithoutOwner": leaks.snapshots_without_owner,
         "ownersWithoutSnapshot": pairs("volumeSnapshotContent", &leaks.owners_without_snapshot),

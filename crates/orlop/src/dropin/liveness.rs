@@ -51,7 +51,7 @@ async fn run(view: &View<'_>, places: Places) -> Result<()> {
     let mut stop = std::pin::pin!(terminated());
     let metrics = Metrics::default();
     let calls = CallMetrics::register(Side::Sidecar, &mut metrics.registry());
-    let address = view.text("csi-address");
+    let address = crate::driver::address(&view.text("csi-address"));
     let driver = Driver::connect(&address)?
         .with_metrics(calls)
         .with_deadlines(Deadlines::all(view.duration("probe-timeout")));

@@ -37,7 +37,7 @@ pub(super) fn main(view: &View<'_>, care: Care) -> Result<()> {
         return Ok(());
     }
     let config = Config {
-        csi_endpoint: view.text("csi-address"),
+        csi_endpoint: crate::driver::address(&view.text("csi-address")),
         kubelet_registration_path: view.text("kubelet-registration-path"),
         plugin_registration_dir: PathBuf::from(view.text("plugin-registration-path")),
         timeout: view.duration("timeout"),

@@ -195,7 +195,7 @@ impl Common {
         Ok(Self {
             kubeconfig: some("kubeconfig").map(PathBuf::from),
             master: some("master"),
-            csi_address: view.text("csi-address"),
+            csi_address: crate::driver::address(&view.text("csi-address")),
             cap: Some(cap).filter(|cap| capped && cap.per_second > 0.0),
             served: served(view)?,
             running: if view.bool("leader-election") {

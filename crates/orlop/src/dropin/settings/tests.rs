@@ -33,6 +33,19 @@ fn the_api_server_is_spared_only_when_asked() {
 }
 
 #[test]
+fn a_socket_may_be_named_from_the_working_folder() {
+    let here = std::env::current_dir().unwrap_or_default();
+    let address = |given: &str| common(&format!("-csi-address={given}")).map(|c| c.csi_address);
+    assert_eq!(
+        address("csi.sock"),
+        Ok(here.join("csi.sock").display().to_string())
+    );
+    for whole in ["/csi/csi.sock", "unix:///csi/csi.sock", "tcp://x:1"] {
+        assert_eq!(address(whole), Ok(whole.to_owned()));
+    }
+}
+
+#[test]
 fn metrics_have_one_address() {
     assert_eq!(common("").map(|c| c.served), Ok(None));
     let served = |line: &str| common(line).map(|c| c.served.map(|s| (s.address, s.health)));
