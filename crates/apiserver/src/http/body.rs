@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Version;
 use http::header::{EXPECT, HeaderName, HeaderValue};
 use http::request::Parts;
+use http::{StatusCode, Version};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 
@@ -132,14 +132,18 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
 {
     /// Whether another request may follow on the connection. Over HTTP/1.1 it begins where this
-    /// one's body ends, so what is left of that is thrown away, if it is little.
-    pub(super) async fn cleared(self, parts: &Parts) -> bool {
+    /// one's body ends, so what is left of that is thrown away, if it is little and comes in time:
+    /// nobody waits for more of a body whose request ran out of time.
+    pub(super) async fn cleared(self, parts: &Parts, answer: StatusCode) -> bool {
         let unread = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut body) = unread.filter(|body| !body.is_end_stream()) else {
             return true;
         };
         if parts.version > Version::HTTP_11 {
             return true;
+        }
+        if answer == StatusCode::GATEWAY_TIMEOUT {
+            return false;
         }
         // Who asks first is not to send it.
         if parts.headers.contains_key(EXPECT) || body.size_hint().lower() > UNREAD as u64 {

@@ -163,7 +163,7 @@ impl Api {
         let custom = route.as_ref().and_then(|route| route.kind.custom);
         let deprecation = custom.and_then(|custom| custom.deprecation.clone());
         let mut response = reply::warned(response, deprecation.as_slice());
-        if !home.cleared(&parts).await {
+        if !home.cleared(&parts, response.status()).await {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }
