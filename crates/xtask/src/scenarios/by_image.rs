@@ -45,7 +45,11 @@ async fn led_by_the_old_leases(stage: &Stage) -> Result<()> {
         format!("external-snapshotter-leader-{driver}"),
         "snapshot-controller-leader".to_owned(),
     ] {
-        let led = |lease: &Value| lease["spec"]["holderIdentity"] == "csi";
+        // The provisioner's holder is a name of its own, as the original's: time, chance and driver.
+        let led = |lease: &Value| {
+            let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+            holder == "csi" || holder.ends_with(&format!("-{driver}"))
+        };
         stage.until(LEASE, &lease, "held by the pod", led).await?;
     }
     Ok(())
