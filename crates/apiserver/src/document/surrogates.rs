@@ -46,7 +46,7 @@ fn lone(text: &[u8]) -> Vec<usize> {
     found
 }
 
-/// The number of an escape `\uXXXX` at a place.
+/// The number of an escape, `\u` and four hexadecimal digits, at a place.
 fn unit(text: &[u8], at: usize) -> Option<u32> {
     let escape = text.get(at..at + 6)?;
     let digits = escape.strip_prefix(br"\u")?;

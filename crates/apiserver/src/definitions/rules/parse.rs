@@ -12,7 +12,8 @@ const MOST_LEVELS: usize = 128;
 /// What can begin an expression, as errors list it.
 const BEGINNINGS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, \
                           NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
-const RESERVED: [&str; 17] = [
+/// Words that are kept for the language's future.
+pub(super) const RESERVED: [&str; 17] = [
     "as",
     "break",
     "const",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::parse::RESERVED;
 use crate::definitions::structural::{Structural, Type as Json};
 
 /// The type of an expression.
@@ -102,33 +103,12 @@ fn fields(schema: &Structural, is_object: bool) -> BTreeMap<String, Type> {
     fields
 }
 
-const KEYWORDS: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+/// Words of the language itself, which no field can be called by, beside the reserved ones.
+const KEYWORDS: [&str; 4] = ["true", "false", "null", "in"];
 
 /// How the language spells a field's name; none if it can't.
 pub(super) fn escape(name: &str) -> Option<String> {
-    if KEYWORDS.contains(&name) {
+    if KEYWORDS.contains(&name) || RESERVED.contains(&name) {
         return Some(format!("__{name}__"));
     }
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
