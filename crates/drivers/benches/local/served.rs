@@ -60,12 +60,11 @@ impl Served {
             .stdout(Stdio::piped())
             .spawn()
             .expect("a driver");
-        let mut line = String::new();
-        let out = child.stdout.take().expect("its output");
-        let _ = BufReader::new(out).read_line(&mut line);
+        // It tells of its pools first.
+        let mut told = BufReader::new(child.stdout.take().expect("its output")).lines();
         assert!(
-            line.contains("listening"),
-            "the driver did not start: {line}"
+            told.any(|line| line.is_ok_and(|line| line.contains("listening"))),
+            "the driver did not start; what it wrote above says why"
         );
         let endpoint = format!("unix://{}", socket.display());
         let channel = Endpoint::from_shared(endpoint)
