@@ -16,6 +16,7 @@ pub mod filesystem;
 pub mod filesystem_unit;
 pub mod folder_watch;
 pub mod freeze;
+pub mod group;
 pub mod identity;
 pub mod image;
 pub mod lock;
