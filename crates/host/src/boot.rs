@@ -17,3 +17,9 @@ impl BootId {
         Ok(Self(text.trim().to_owned()))
     }
 }
+
+impl std::fmt::Display for BootId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}

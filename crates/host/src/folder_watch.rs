@@ -58,7 +58,7 @@ impl FolderWatch {
             | more;
         inotify::add_watch(&fd, folder, events)?;
         Ok(Self {
-            fd: registered(fd)?,
+            fd: registered(fd, Interest::READABLE)?,
             pending: std::collections::VecDeque::new(),
         })
     }
@@ -98,10 +98,10 @@ fn drain(fd: &OwnedFd, pending: &mut std::collections::VecDeque<FolderEvent>) ->
 }
 
 #[expect(unsafe_code, reason = "registering a descriptor has no safe form")]
-fn registered(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub(crate) fn registered(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an OwnedFd names the same open descriptor for as long as it lives, and the AsyncFd
     // takes it off the runtime's list before it drops it.
-    let registered = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
+    let registered = unsafe { AsyncFd::register_with_interest(fd, interest) };
     Ok(registered?)
 }
 

@@ -9,7 +9,9 @@
 //! mount, no lazy unmount, no file replaced other than atomically.
 
 pub mod allocate;
+pub mod block;
 pub mod boot;
+pub mod cleaner;
 pub mod durable;
 pub mod extents;
 pub mod filesystem;
@@ -23,20 +25,24 @@ pub mod lock;
 pub mod loopdev;
 pub mod memory;
 pub mod mount;
+pub mod mount_watch;
 pub mod mountinfo;
 pub mod place;
 pub mod program;
 pub mod sandbox;
+pub mod scrub;
 #[doc(hidden)]
 pub mod testing;
 pub mod tree;
 
+pub use block::BlockDevice;
 pub use boot::BootId;
 pub use durable::{write_atomic, write_volatile};
 pub use filesystem::{FsKind, Usage};
 pub use lock::{Lock, LockError};
 pub use loopdev::LoopDevice;
 pub use mount::Restrictions;
+pub use mount_watch::MountWatch;
 pub use mountinfo::{DeviceNumber, Mount, MountId, MountTable};
 pub use place::{Occupant, Place, Root};
 pub use tree::remove_tree_one_fs;
