@@ -20,6 +20,7 @@ pub mod kind;
 pub mod lease;
 pub mod matching;
 pub mod meta;
+pub mod migration;
 pub mod namespaced_data;
 pub mod node;
 pub mod pod;

@@ -9,6 +9,10 @@ use crate::{
     claim::ClaimSpec,
     kind::kind,
     meta::{Key, Meta},
+    migration::source::{
+        AzureDiskSource, AzureFileSource, CinderSource, EbsSource, GceDiskSource, PortworxSource,
+        VsphereSource,
+    },
     node::Condition,
     quantity::{Quantity, Resources},
     volume::{HostPathSource, SecretRef},
@@ -314,6 +318,27 @@ pub struct PodVolume {
     /// A CSI driver's volume that lives and dies with the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub csi: Option<InlineSource>,
+    /// A disk of AWS, by the plugin of old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aws_elastic_block_store: Option<Box<EbsSource>>,
+    /// A disk of GCE, by the plugin of old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gce_persistent_disk: Option<Box<GceDiskSource>>,
+    /// A disk of Azure, by the plugin of old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub azure_disk: Option<Box<AzureDiskSource>>,
+    /// A share of Azure, by the plugin of old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub azure_file: Option<Box<AzureFileSource>>,
+    /// A volume of OpenStack, by the plugin of old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cinder: Option<Box<CinderSource>>,
+    /// A disk of vSphere, by the plugin of old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vsphere_volume: Option<Box<VsphereSource>>,
+    /// A volume of Portworx, by the plugin of old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub portworx_volume: Option<Box<PortworxSource>>,
 }
 
 /// A claim of the pod's namespace.

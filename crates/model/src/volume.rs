@@ -10,6 +10,13 @@ use crate::{
     class::ReclaimPolicy,
     kind::kind,
     meta::{Meta, ObjectRef},
+    migration::{
+        self,
+        source::{
+            AzureDiskSource, AzureFileSource, CinderSource, EbsSource, GceDiskSource,
+            PortworxSource, VsphereSource,
+        },
+    },
     quantity::{Quantity, Resources},
     selector::NodeSelector,
     well_known,
@@ -75,6 +82,27 @@ pub struct VolumeSpec {
     /// A folder of whichever node the pod is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_path: Option<HostPathSource>,
+    /// A disk of AWS, by the plugin of old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aws_elastic_block_store: Option<Box<EbsSource>>,
+    /// A disk of GCE, by the plugin of old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gce_persistent_disk: Option<Box<GceDiskSource>>,
+    /// A disk of Azure, by the plugin of old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub azure_disk: Option<Box<AzureDiskSource>>,
+    /// A share of Azure, by the plugin of old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub azure_file: Option<Box<AzureFileSource>>,
+    /// A volume of OpenStack, by the plugin of old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cinder: Option<Box<CinderSource>>,
+    /// A disk of vSphere, by the plugin of old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vsphere_volume: Option<Box<VsphereSource>>,
+    /// A volume of Portworx, by the plugin of old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub portworx_volume: Option<Box<PortworxSource>>,
 }
 
 /// From which nodes a volume can be reached.
@@ -230,12 +258,14 @@ impl Volume {
             .contains_key(well_known::BOUND_BY_CONTROLLER)
     }
 
-    /// The name by which attach-detach and the node talk of this volume, if it is a CSI volume.
+    /// The name by which attach-detach and the node talk of this volume, if a CSI driver has it,
+    /// in its own name or in the place of a plugin.
     pub fn unique_name(&self) -> Option<String> {
-        self.spec
-            .csi
-            .as_ref()
-            .map(|c| well_known::unique_volume_name(&c.driver, &c.volume_handle))
+        let csi = migration::source(self)?;
+        Some(well_known::unique_volume_name(
+            &csi.driver,
+            &csi.volume_handle,
+        ))
     }
 
     /// Whether a node with these labels and this name can reach the volume.

@@ -31,6 +31,12 @@ pub const MODIFY_SECRET_NAMESPACE: &str = "volume.kubernetes.io/controller-modif
 pub const IS_DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 /// Class: the older name of [`IS_DEFAULT_CLASS`].
 pub const BETA_IS_DEFAULT_CLASS: &str = "storageclass.beta.kubernetes.io/is-default-class";
+/// Volume of Azure's plugin for files: the resource group of its share.
+pub const AZURE_FILE_GROUP: &str = "kubernetes.io/azure-file-resource-group";
+/// Volume of Portworx' plugin: the secret that its calls need, by name.
+pub const PORTWORX_SECRET_NAME: &str = "openstorage.io/auth-secret-name";
+/// Volume of Portworx' plugin: the namespace of [`PORTWORX_SECRET_NAME`].
+pub const PORTWORX_SECRET_NAMESPACE: &str = "openstorage.io/auth-secret-namespace";
 /// Volume: the secret that DeleteVolume needs, by name.
 pub const DELETION_SECRET_NAME: &str = "volume.kubernetes.io/provisioner-deletion-secret-name";
 /// Volume: the namespace of [`DELETION_SECRET_NAME`].

@@ -9,7 +9,7 @@ use orlop_csi::{
     proto::{ControllerPublishVolumeRequest, ControllerUnpublishVolumeRequest},
 };
 use orlop_model::{
-    CsiNode, Key, Kind, Volume, VolumeAttachment, attachment::VolumeError,
+    CsiNode, Key, Kind, Volume, VolumeAttachment, attachment::VolumeError, migration,
     well_known::ATTACHMENT_NODE_ID,
 };
 use orlop_runtime::{
@@ -103,6 +103,7 @@ impl Attachments {
 
     async fn step(&self, attachment: &VolumeAttachment) -> Result<Outcome, ApiError> {
         let volume = self.volumes.named(attachment.volume_name());
+        let volume = volume.map(migration::in_the_drivers_words);
         let csi_node = self.csi_nodes.named(&attachment.spec.node_name);
         let entry = csi_node.as_ref().and_then(|n| n.driver(&self.name));
         let view = View {

@@ -11,7 +11,9 @@ use std::{
 };
 
 use orlop_csi::{CallError, Driver, proto::ListVolumesRequest};
-use orlop_model::{Volume, VolumeAttachment, volume::CsiSource, well_known::ATTACHMENT_NODE_ID};
+use orlop_model::{
+    Volume, VolumeAttachment, migration, volume::CsiSource, well_known::ATTACHMENT_NODE_ID,
+};
 use orlop_runtime::Cache;
 use tokio::time::sleep;
 use tracing::warn;
@@ -83,6 +85,7 @@ impl Reconciler {
             // One that changed while the list was made may be in it as it was.
             let now = self.attachments.named(name);
             let volume = self.volumes.named(attachment.volume_name());
+            let volume = volume.map(migration::in_the_drivers_words);
             if now.is_some_and(|now| now.metadata.uid == attachment.metadata.uid && settled(&now))
                 && is_astray(attachment, volume.as_deref(), listed)
             {
@@ -130,7 +133,10 @@ fn is_astray(attachment: &VolumeAttachment, volume: Option<&Volume>, listed: &Li
     let node = attachment.metadata.annotation(ATTACHMENT_NODE_ID);
     match (csi, node) {
         (Some(csi), Some(node)) => {
-            let nodes = listed.get(&csi.volume_handle);
+            // What a plugin didn't tell of a volume's place, its node does.
+            let id = migration::repaired_handle(&csi.driver, &csi.volume_handle, node);
+            let id = id.as_deref().unwrap_or(&csi.volume_handle);
+            let nodes = listed.get(id);
             !nodes.is_some_and(|nodes| nodes.contains(node))
         }
         // Nothing to compare by.
@@ -140,6 +146,8 @@ fn is_astray(attachment: &VolumeAttachment, volume: Option<&Volume>, listed: &Li
 
 #[cfg(test)]
 mod tests {
+    use orlop_model::migration::source::GceDiskSource;
+
     use super::*;
 
     #[test]
@@ -171,5 +179,22 @@ mod tests {
             !is_astray(&attachment, None, &listed(&[])),
             "nothing to compare by"
         );
+    }
+
+    #[test]
+    fn a_volume_of_a_plugin_is_found_under_the_id_that_its_driver_lists() {
+        let mut volume = Volume::default();
+        volume.spec.gce_persistent_disk = Some(Box::new(GceDiskSource {
+            pd_name: "pd".into(),
+            ..GceDiskSource::default()
+        }));
+        let volume = migration::in_the_drivers_words(volume.into());
+        let mut attachment = VolumeAttachment::default();
+        let node = "projects/p/zones/z/instances/i".to_owned();
+        attachment.metadata.annotations = [(ATTACHMENT_NODE_ID.to_owned(), node.clone())].into();
+        let full = "projects/p/zones/z/disks/pd".to_owned();
+        let listed = Listed::from([(full, [node].into())]);
+        assert!(!is_astray(&attachment, Some(&volume), &listed));
+        assert!(is_astray(&attachment, Some(&volume), &Listed::new()));
     }
 }
