@@ -44,6 +44,29 @@ pub struct CsiDriverSpec {
     /// Whether publishing is repeated now and then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requires_republish: Option<bool>,
+    /// The tokens of a pod's account that the driver wants to have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub token_requests: Vec<TokenAudience>,
+    /// Whether it gets them among the secrets, and not in the volume's context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_account_token_in_secrets: Option<bool>,
+    /// Whether volumes can be mounted with an SELinux context.
+    #[serde(rename = "seLinuxMount", skip_serializing_if = "Option::is_none")]
+    pub se_linux_mount: Option<bool>,
+    /// How often the node asks how many volumes fit on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_allocatable_update_period_seconds: Option<i64>,
+}
+
+/// A token that a driver wants to have.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TokenAudience {
+    /// Whom it is for; the API server itself if empty.
+    pub audience: String,
+    /// How long it is to be good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expiration_seconds: Option<i64>,
 }
 
 impl CsiDriver {

@@ -35,6 +35,7 @@ mod registration;
 mod runner;
 mod volumes;
 mod words;
+mod workers;
 
 pub use drivers::{DriverConnector, SocketDrivers};
 pub use layout::{Layout, PodUid, Run, log_path};
@@ -44,8 +45,10 @@ pub use registration::{
 };
 pub use runner::{ContainerId, Finish, Found, HostRunner, Runner, RunnerError, RunningContainer};
 
-/// Pods and volumes that are worked on at the same time.
-const AT_ONCE: usize = 32;
+/// Pods that are worked on at the same time.
+const PODS_AT_ONCE: usize = 32;
+/// Volumes: most of a turn is spent waiting for a driver, and one that hangs keeps its turns.
+const VOLUMES_AT_ONCE: usize = 256;
 
 /// Who the node is and where it lives.
 #[derive(Debug, Clone)]
@@ -64,6 +67,10 @@ pub struct NodeConfig {
     pub hidden: Vec<PathBuf>,
     /// Where containers find the API server, as host and port; none tells them nothing.
     pub api_server: Option<(String, u16)>,
+    /// How often a driver that wants it is asked again to publish a volume.
+    pub republish: Duration,
+    /// How long an operation on a volume's files may make no progress before it is given up.
+    pub patience: Duration,
 }
 
 impl NodeConfig {
@@ -78,6 +85,9 @@ impl NodeConfig {
             labels: BTreeMap::new(),
             max_pods: 110,
             api_server: None,
+            // As often as the kubelet looks at a pod.
+            republish: Duration::from_secs(60),
+            patience: Duration::from_secs(30),
         }
     }
 }
@@ -117,6 +127,8 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
         max_pods,
         hidden,
         api_server,
+        republish,
+        patience,
     } = config;
     let Seams {
         runner,
@@ -139,6 +151,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
     let pod_queue: Queue<PodUid> = Queue::new(Backoff::default());
     let claims = process.cache::<Claim>();
 
+    let workers = workers::Workers::new(&mut process.metrics.registry());
     let volumes = Arc::new(volumes::Volumes::new(
         volumes::Parts {
             node_name: name.clone(),
@@ -150,6 +163,9 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
             claims: claims.clone(),
             clock: process.clock,
             drivers: drivers.clone(),
+            workers,
+            republish,
+            patience,
             pods: pod_queue.clone(),
         },
         found,
@@ -225,8 +241,8 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
                 outcome
             };
             tokio::join!(
-                work(pod_queue, AT_ONCE, turn),
-                work(volumes.queue.clone(), AT_ONCE, device_turn),
+                work(pod_queue, PODS_AT_ONCE, turn),
+                work(volumes.queue.clone(), VOLUMES_AT_ONCE, device_turn),
                 work(volumes.in_use_queue.clone(), 1, |unit| volumes
                     .report_turn(unit)),
             );

@@ -23,6 +23,7 @@ mod payload;
 mod tokens;
 
 pub(crate) use payload::field;
+pub(crate) use tokens::renew_at;
 
 /// What a pod's volume is.
 #[derive(Debug, Clone, Copy)]

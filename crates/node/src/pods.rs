@@ -33,6 +33,7 @@ mod report;
 mod set_up;
 mod status;
 mod take_down;
+mod waiting;
 
 /// How long a pod that vanished from the API server has to end by itself.
 const VANISHED: SignedDuration = SignedDuration::from_secs(2);

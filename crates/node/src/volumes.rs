@@ -10,25 +10,32 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
+use orlop_host::group::{Wanted, When};
 use orlop_model::{Claim, CsiDriver, Node, Volume, well_known};
 use orlop_runtime::{Backoff, Cache, Clock, Cluster, Outcome, Queue, Recorder};
+use tokio::sync::Notify;
 use tracing::{debug, info};
 
 use crate::checkpoint::Found;
 use crate::drivers::Drivers;
 use crate::layout::{Layout, PodUid};
+use crate::workers::Workers;
 pub(crate) use inline::{Lifetime, volume as inline_volume};
 
 use decide::{Attachment, Because, DriverState, Step, View, decide};
 
 mod csi;
 mod decide;
+mod group;
 mod growth;
 mod in_use;
 mod inline;
 mod lookup;
 mod places;
+mod tokens;
 
 /// A CSI volume, by what its driver calls it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,22 +95,55 @@ pub(crate) struct Publication {
     /// The PersistentVolume's name, which the path goes by.
     pub(crate) volume: String,
     pub(crate) hold: Hold,
+    /// Whose its files are.
+    pub(crate) group: Grouped,
+    /// When its driver wants to be asked again, if ever.
+    pub(crate) again_at: Option<Timestamp>,
+}
+
+impl Publication {
+    /// One that may be there.
+    fn maybe(volume: String) -> Self {
+        Self {
+            volume,
+            hold: Hold::Uncertain,
+            group: Grouped::Settled,
+            again_at: None,
+        }
+    }
+}
+
+/// Whether a published volume's files are for the pod's group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grouped {
+    /// Nothing is to be done about it.
+    Settled,
+    /// The node has to walk through them.
+    Open { wanted: Wanted, when: When },
 }
 
 /// A pod's wish for a volume.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Want {
     pub(crate) pod: Arc<orlop_model::Pod>,
     pub(crate) volume: Arc<Volume>,
     pub(crate) read_only: bool,
     pub(crate) lifetime: Lifetime,
+    /// A container of the pod runs, so the volume was ready before.
+    pub(crate) in_use: bool,
+    /// Told when the pod wants it no more.
+    pub(crate) given_up: Arc<Notify>,
 }
 
 /// What a pod may conclude of one of its volumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Readiness {
     Ready,
-    NotYet { why: Option<String> },
+    NotYet {
+        why: Option<String>,
+        /// Attach-detach is not done with it.
+        unattached: bool,
+    },
 }
 
 /// What the volumes' side needs.
@@ -117,6 +157,11 @@ pub(crate) struct Parts {
     pub(crate) claims: Cache<Claim>,
     pub(crate) clock: Clock,
     pub(crate) drivers: Drivers,
+    pub(crate) workers: Workers,
+    /// How often a driver that wants it is asked again.
+    pub(crate) republish: Duration,
+    /// How long an operation on files may make no progress.
+    pub(crate) patience: Duration,
     /// Woken when a volume of theirs has changed.
     pub(crate) pods: Queue<PodUid>,
 }
@@ -127,6 +172,7 @@ pub(crate) struct Volumes {
     pub(crate) queue: Queue<DeviceKey>,
     pub(crate) in_use_queue: Queue<()>,
     state: Mutex<State>,
+    tokens: tokens::Tokens,
 }
 
 struct State {
@@ -142,15 +188,8 @@ impl Volumes {
     pub(crate) fn new(parts: Parts, found: Found) -> Self {
         let devices = found.devices.into_iter().map(|(key, found)| {
             let undecided = found.maybe_published.keys().cloned().collect();
-            let publications = found.maybe_published.into_iter().map(|(pod, volume)| {
-                (
-                    pod,
-                    Publication {
-                        volume,
-                        hold: Hold::Uncertain,
-                    },
-                )
-            });
+            let publications = found.maybe_published.into_iter();
+            let publications = publications.map(|(pod, name)| (pod, Publication::maybe(name)));
             let device = Device {
                 shape: found.shape,
                 lifetime: found.lifetime,
@@ -174,6 +213,7 @@ impl Volumes {
             queue: Queue::new(Backoff::default()),
             in_use_queue: Queue::new(Backoff::default()),
             state: Mutex::new(state),
+            tokens: tokens::Tokens::default(),
         }
     }
 
@@ -211,10 +251,14 @@ impl Volumes {
 
     /// A pod wants none of its volumes any more.
     pub(crate) fn release(&self, pod: &PodUid) {
+        self.tokens.forget(pod);
         for (key, device) in &mut self.state().devices {
-            let wanted = device.wants.remove(pod).is_some();
+            let wanted = device.wants.remove(pod);
+            if let Some(want) = &wanted {
+                want.given_up.notify_one();
+            }
             device.undecided.remove(pod);
-            if wanted || device.publications.contains_key(pod) {
+            if wanted.is_some() || device.publications.contains_key(pod) {
                 self.queue.add(key.clone());
             }
         }
@@ -224,15 +268,24 @@ impl Volumes {
     pub(crate) fn readiness(&self, key: &DeviceKey, pod: &PodUid) -> Readiness {
         let state = self.state();
         let Some(device) = state.devices.get(key) else {
-            return Readiness::NotYet { why: None };
+            return Readiness::NotYet {
+                why: None,
+                unattached: false,
+            };
         };
         match device.publications.get(pod) {
             Some(Publication {
                 hold: Hold::Certain,
+                group: Grouped::Settled,
                 ..
             }) if device.wants.contains_key(pod) => Readiness::Ready,
             _ => Readiness::NotYet {
                 why: device.trouble.clone(),
+                unattached: device.lifetime == Lifetime::Persistent
+                    && matches!(
+                        self.attachment(key, &state.reported),
+                        Attachment::NotReported | Attachment::Pending
+                    ),
             },
         }
     }
@@ -299,6 +352,7 @@ impl Volumes {
                     }
                 },
             };
+            let now = self.parts.clock.now();
             let step = {
                 let state = self.state();
                 let Some(device) = state.devices.get(&key) else {
@@ -311,11 +365,13 @@ impl Volumes {
                     attachment,
                     skip: &skip,
                     grows: !grown && self.grows(device),
+                    now,
                 })
             };
             debug!(driver = key.driver, volume_id = key.handle, ?step, "volume");
             let (pod, result) = match step {
-                Step::Rest => break,
+                Step::Until(at) if !failed => return Outcome::After(until(now, at)),
+                Step::Rest | Step::Until(_) => break,
                 Step::Wait(because) => {
                     if because == Because::NotReported {
                         self.in_use_queue.add(());
@@ -347,6 +403,10 @@ impl Volumes {
                 Step::Unstage => (None, self.unstage(&key).await),
                 Step::Publish(pod) => {
                     let result = self.publish(&key, &pod).await;
+                    (Some(pod), result)
+                }
+                Step::Own(pod) => {
+                    let result = self.own(&key, &pod).await;
                     (Some(pod), result)
                 }
                 Step::Unpublish(pod) => {
@@ -408,6 +468,12 @@ impl Volumes {
             .is_none_or(|driver| driver.attach_required())
     }
 
+    /// Asks for a look at a volume; to be called when something that hung has ended.
+    fn look_again(&self, key: &DeviceKey) -> Box<dyn FnOnce() + Send> {
+        let (queue, key) = (self.queue.clone(), key.clone());
+        Box::new(move || queue.add(key))
+    }
+
     /// Changes what is known of a volume, if it is still known.
     fn note(&self, key: &DeviceKey, change: impl FnOnce(&mut Device)) {
         if let Some(device) = self.state().devices.get_mut(key) {
@@ -463,6 +529,11 @@ impl Volumes {
         }
         self.set_trouble(key, words);
     }
+}
+
+fn until(now: Timestamp, at: Timestamp) -> Duration {
+    let wait = at.duration_since(now).max(SignedDuration::ZERO);
+    wait.try_into().unwrap_or_default()
 }
 
 #[cfg(test)]

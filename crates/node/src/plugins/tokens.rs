@@ -45,7 +45,7 @@ pub(super) async fn request(
 }
 
 /// With a fifth of its life left, so that there is time for a few failures.
-fn renew_at(given: Timestamp, expires: Timestamp) -> Timestamp {
+pub(crate) fn renew_at(given: Timestamp, expires: Timestamp) -> Timestamp {
     let life = expires.duration_since(given).max(SignedDuration::ZERO);
     let used = (life * 4 / 5).min(LONGEST_USE);
     given.checked_add(used).unwrap_or(expires)

@@ -28,6 +28,10 @@ pub(super) struct Record {
     /// When the files of a volume must be written again, by its name in the pod.
     pub(super) renew: BTreeMap<String, Timestamp>,
     pub(super) volumes_ready: bool,
+    /// Since when the pod waits for its volumes.
+    pub(super) volumes_asked: Option<Timestamp>,
+    /// What was last said of that wait.
+    pub(super) volumes_said: Option<String>,
     pub(super) released: bool,
     /// When the pod was first seen to be gone from the API server.
     pub(super) gone_since: Option<Timestamp>,

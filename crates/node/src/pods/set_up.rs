@@ -10,8 +10,9 @@ use orlop_model::{Claim, ClaimPhase, Key, Pod, Volume, VolumeMode};
 use orlop_runtime::{ApiError, Outcome};
 use tracing::warn;
 
-use super::Pods;
-use super::record::Place;
+use super::record::{Place, State};
+use super::waiting::{self, Wait};
+use super::{Pods, later, until};
 use crate::layout::{Layout, PodUid};
 use crate::plugins::{self, Local, Source, VolumeError};
 use crate::volumes::{self, DeviceKey, Lifetime, Readiness, Want};
@@ -19,6 +20,9 @@ use crate::words::chain;
 
 /// How soon a token that could not be renewed is asked for again.
 const RENEW_AGAIN: SignedDuration = SignedDuration::from_secs(30);
+
+/// How long a pod may wait for its volumes before an event says for which, and why.
+const SAID_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 /// Why a volume is not there.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +71,7 @@ impl Pods {
     pub(super) async fn set_up(&self, uid: &PodUid, pod: &Arc<Pod>) -> Option<Outcome> {
         let (files, devices) = used(pod);
         let mut waits = Vec::new();
-        let mut failed = false;
+        let mut failed = Vec::new();
         for name in files.union(&devices) {
             let wants = if devices.contains(name) {
                 VolumeMode::Block
@@ -77,8 +81,14 @@ impl Pods {
             match self.place(uid, pod, name, wants).await {
                 Ok(Place::At(_)) => {}
                 Ok(Place::Csi { key, .. }) => {
-                    if let Readiness::NotYet { why } = self.parts.volumes.readiness(&key, uid) {
-                        waits.push((name.clone(), why));
+                    let readiness = self.parts.volumes.readiness(&key, uid);
+                    if let Readiness::NotYet { why, unattached } = readiness {
+                        let name = name.clone();
+                        waits.push(Wait {
+                            name,
+                            why,
+                            unattached,
+                        });
                     }
                 }
                 Err(error) => {
@@ -87,27 +97,39 @@ impl Pods {
                         chain(&error)
                     );
                     self.trouble(uid, pod, "FailedMount", message);
-                    failed = true;
+                    failed.push((name.clone(), chain(&error)));
                 }
             }
         }
+        let now = self.parts.clock.now();
         let mut records = self.records();
         let record = records.get_mut(uid)?;
-        if failed {
-            return Some(Outcome::Retry);
-        }
-        if waits.is_empty() {
+        if waits.is_empty() && failed.is_empty() {
             record.volumes_ready = true;
             record.trouble = None;
+            record.volumes_asked = None;
             return None;
         }
-        let words = |(name, why): &(String, Option<String>)| match why {
-            Some(why) => format!("volume {name:?}: {why}"),
-            None => format!("volume {name:?} is being mounted"),
-        };
+        let asked = *record.volumes_asked.get_or_insert(now);
+        let tell_at = later(asked, SAID_AFTER);
+        let said = (now >= tell_at).then(|| waiting::summary(&waits, &failed));
+        let news = said.filter(|said| record.volumes_said.as_ref() != Some(said));
+        if let Some(message) = news {
+            record.volumes_said = Some(message.clone());
+            let warning = orlop_runtime::EventType::Warning;
+            self.parts
+                .recorder
+                .say(&**pod, warning, "FailedMount", message);
+        }
+        if !failed.is_empty() {
+            return Some(Outcome::Retry);
+        }
         // A wait that is just beginning is not worth a status of its own.
-        let known = waits.iter().any(|(_, why)| why.is_some());
-        record.trouble = known.then(|| waits.iter().map(words).collect::<Vec<_>>().join("; "));
+        let known = waits.iter().any(|wait| wait.why.is_some());
+        record.trouble = known.then(|| waiting::words(&waits));
+        if now < tell_at {
+            return Some(Outcome::After(until(now, tell_at)));
+        }
         Some(Outcome::Done)
     }
 
@@ -290,6 +312,16 @@ impl Pods {
         })
     }
 
+    /// Whether a container of the pod runs already: an earlier node role started it.
+    fn any_running(&self, uid: &PodUid) -> bool {
+        let records = self.records();
+        let mut containers = records
+            .get(uid)
+            .into_iter()
+            .flat_map(|r| r.containers.values());
+        containers.any(|container| matches!(container.state, State::Running { .. }))
+    }
+
     fn place_bound(
         &self,
         uid: &PodUid,
@@ -316,6 +348,8 @@ impl Pods {
                 volume: volume.clone(),
                 read_only,
                 lifetime,
+                in_use: self.any_running(uid),
+                given_up: Arc::default(),
             };
             self.parts.volumes.want(&key, uid, want);
             return Ok(Place::Csi { key, volume });

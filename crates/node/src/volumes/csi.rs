@@ -7,13 +7,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use orlop_csi::access::AccessModeError;
 use orlop_csi::client::NodeCapability;
 use orlop_csi::{CallError, Driver, DriverInfo, Retry, proto};
-use orlop_model::Key;
+use orlop_model::{CsiDriver, Key};
 use orlop_runtime::ApiError;
 
 use super::lookup::{capability, csi_source};
+use super::tokens::{ForDriver, Found};
 use super::{DeviceKey, Hold, Lifetime, Publication, Shape, Volumes, Want, inline};
 use crate::layout::PodUid;
 use crate::words::chain;
@@ -22,7 +24,7 @@ use crate::words::chain;
 #[derive(Debug)]
 pub(super) struct Trouble {
     pub(super) doing: &'static str,
-    cause: Cause,
+    pub(super) cause: Cause,
 }
 
 impl Trouble {
@@ -69,6 +71,14 @@ pub(super) enum Cause {
     Lifetime(#[from] inline::LifetimeError),
     #[error("volume {0} is not a CSI volume")]
     NotCsi(String),
+    #[error(transparent)]
+    Hung(#[from] crate::workers::Hung),
+    #[error("applyFSGroup failed for vol {volume}")]
+    Group {
+        volume: String,
+        #[source]
+        source: io::Error,
+    },
 }
 
 pub(super) fn at(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Cause {
@@ -226,6 +236,25 @@ impl Volumes {
         } else {
             String::new()
         };
+        let mut secrets = self
+            .secrets(source.node_publish_secret_ref.as_ref())
+            .await?
+            .into_request();
+        let mut volume_context = self.volume_context(key, want, source);
+        let with = (&self.parts.cluster, self.parts.clock);
+        let tokens = self
+            .tokens
+            .for_driver(with, (pod, &want.pod), traits.as_deref());
+        if let Some(ForDriver {
+            found,
+            entry: (name, value),
+        }) = tokens.await?
+        {
+            match found {
+                Found::InContext => volume_context.insert(name, value),
+                Found::InSecrets => secrets.insert(name, value),
+            };
+        }
         let request = proto::NodePublishVolumeRequest {
             volume_id: key.handle.clone(),
             publish_context: self.publish_context(key, want.lifetime).await?,
@@ -233,19 +262,17 @@ impl Volumes {
             target_path: text(&target),
             volume_capability: Some(capability(want, source, &info)?),
             readonly: want.read_only || source.read_only,
-            secrets: self
-                .secrets(source.node_publish_secret_ref.as_ref())
-                .await?
-                .into_request(),
-            volume_context: self.volume_context(key, want, source),
+            secrets,
+            volume_context,
         };
         self.announce_publication(published, want.lifetime)?;
-        let publication = Publication {
-            volume: volume.to_owned(),
-            hold: Hold::Uncertain,
-        };
+        // Asking again takes nothing away: whatever becomes of it, the pod has its volume.
+        let again = before == Some(Hold::Certain);
         self.note(key, |device| {
-            device.publications.insert(pod.clone(), publication);
+            if !again {
+                let publication = Publication::maybe(volume.to_owned());
+                device.publications.insert(pod.clone(), publication);
+            }
             // A device's checkpoint is one for staging and publishing.
             if matches!(shape, Shape::Block { .. }) && device.staging.is_none() {
                 device.staging = Some(Hold::Uncertain);
@@ -254,6 +281,8 @@ impl Volumes {
         match driver.node_publish_volume(request).await {
             Ok(_) => {
                 let first = (before.is_none() && !stages(&info)).then(|| self.size_now(want));
+                let group = self.grouped(key, want, &info);
+                let again_at = self.again_at(traits.as_deref());
                 self.note(key, |device| {
                     device.trouble = None;
                     if let Some(size) = first
@@ -263,6 +292,10 @@ impl Volumes {
                     }
                     if let Some(publication) = device.publications.get_mut(pod) {
                         publication.hold = Hold::Certain;
+                        publication.again_at = again_at;
+                        if !again {
+                            publication.group = group;
+                        }
                     }
                 });
                 Ok(())
@@ -276,6 +309,13 @@ impl Volumes {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// When the driver wants to be asked again for what is published now.
+    fn again_at(&self, traits: Option<&CsiDriver>) -> Option<Timestamp> {
+        let again = traits?.spec.requires_republish == Some(true);
+        let at = self.parts.clock.now().checked_add(self.parts.republish);
+        at.ok().filter(|_| again)
     }
 
     pub(super) async fn unpublish(&self, key: &DeviceKey, pod: &PodUid) -> Result<(), Trouble> {

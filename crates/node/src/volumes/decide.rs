@@ -1,7 +1,8 @@
 //! What moves one volume towards where its pods want it. Pure.
 //!
 //! ```text
-//!            wanted: reported in use -> attached -> staged -> grown -> published per pod
+//!            wanted: reported in use -> attached -> staged -> grown -> published per pod,
+//!                    its files given to the pod's group, published again where that is due
 //!        not wanted: unpublished per pod -> unstaged -> forgotten (no longer in use)
 //! ```
 //! A volume that lives with its pod is neither attached nor staged.
@@ -11,7 +12,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Device, Hold, Lifetime};
+use jiff::Timestamp;
+
+use super::{Device, Grouped, Hold, Lifetime};
 use crate::layout::PodUid;
 
 /// What is known when a decision is taken.
@@ -23,6 +26,7 @@ pub(super) struct View<'a> {
     pub(super) skip: &'a BTreeSet<PodUid>,
     /// Whether it is smaller here than its claim says.
     pub(super) grows: bool,
+    pub(super) now: Timestamp,
 }
 
 /// Whether the driver can be called.
@@ -49,12 +53,17 @@ pub(super) enum Attachment {
 pub(super) enum Step {
     /// Everything is as it should be.
     Rest,
+    /// Everything is as it should be, until then.
+    Until(Timestamp),
     /// Nothing can be done before something happens.
     Wait(Because),
     Stage,
     /// Make it as large as its claim says.
     Grow,
+    /// Publish it, for the first time or again.
     Publish(PodUid),
+    /// Give its files to the pod's group.
+    Own(PodUid),
     Unpublish(PodUid),
     Unstage,
     /// Nothing of it is left here.
@@ -128,10 +137,25 @@ fn bring(view: &View<'_>) -> Step {
                 .map(|publication| publication.hold);
             published != Some(Hold::Certain) && !view.skip.contains(*pod)
         });
+        if let Some(pod) = missing {
+            return Step::Publish(pod.clone());
+        }
+        let wanted = || {
+            let here = device.publications.iter();
+            here.filter(|(pod, _)| device.wants.contains_key(*pod) && !view.skip.contains(*pod))
+        };
+        let open = |group: Grouped| matches!(group, Grouped::Open { .. });
+        if let Some((pod, _)) = wanted().find(|(_, publication)| open(publication.group)) {
+            return Step::Own(pod.clone());
+        }
         let mut publications = device.publications.values();
-        match missing {
-            Some(pod) => Step::Publish(pod.clone()),
-            None if view.grows && publications.any(|p| p.hold == Hold::Certain) => Step::Grow,
+        if view.grows && publications.any(|p| p.hold == Hold::Certain) {
+            return Step::Grow;
+        }
+        let due = wanted().filter_map(|(pod, publication)| Some((publication.again_at?, pod)));
+        match due.min() {
+            Some((at, pod)) if at <= view.now => Step::Publish(pod.clone()),
+            Some((at, _)) => Step::Until(at),
             None => Step::Rest,
         }
     })

@@ -11,9 +11,10 @@ use orlop_model::{AccessMode, CsiDriver, Pod, Volume};
 use crate::layout::{PodUid, inline_handle};
 
 /// How long a volume lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Lifetime {
     /// Longer than its pods.
+    #[default]
     Persistent,
     /// As long as the pod that it is written in.
     Ephemeral,

@@ -8,12 +8,7 @@ fn uid(name: &str) -> PodUid {
 }
 
 fn want() -> Arc<Want> {
-    Arc::new(Want {
-        pod: Arc::default(),
-        volume: Arc::default(),
-        read_only: false,
-        lifetime: Lifetime::Persistent,
-    })
+    Arc::new(Want { ..Want::default() })
 }
 
 struct Case {
@@ -26,6 +21,8 @@ struct Case {
     skip: &'static [&'static str],
     grows: bool,
     lifetime: Lifetime,
+    group: Grouped,
+    again_at: Option<i64>,
 }
 
 impl Default for Case {
@@ -40,15 +37,26 @@ impl Default for Case {
             skip: &[],
             grows: false,
             lifetime: Lifetime::Persistent,
+            group: Grouped::Settled,
+            again_at: None,
         }
     }
+}
+
+/// When the decisions of these tables are taken.
+const NOW: i64 = 1000;
+
+fn time(second: i64) -> Timestamp {
+    Timestamp::from_second(second).expect("a time")
 }
 
 impl Case {
     fn step(&self) -> Step {
         let publication = |hold| Publication {
-            volume: "pv".into(),
             hold,
+            group: self.group,
+            again_at: self.again_at.map(time),
+            ..Publication::maybe("pv".into())
         };
         let device = Device {
             shape: Shape::Files,
@@ -72,6 +80,7 @@ impl Case {
             attachment: self.attachment,
             skip: &skip,
             grows: self.grows,
+            now: time(NOW),
         })
     }
 }
@@ -309,6 +318,45 @@ fn a_volume_grows_before_it_is_published_where_it_is_staged() {
         ..Case::default()
     };
     assert_eq!(unwanted.step(), Step::Unstage);
+}
+
+#[test]
+fn a_volumes_files_are_the_pods_groups_before_it_is_at_rest() {
+    let open = Grouped::Open {
+        wanted: Wanted {
+            group: 7,
+            access: orlop_host::group::Access::ReadWrite,
+        },
+        when: When::Always,
+    };
+    let case = |wants, skip| Case {
+        wants,
+        published: &[("a", Hold::Certain)],
+        staging: CERTAIN,
+        group: open,
+        skip,
+        ..Case::default()
+    };
+    assert_eq!(case(&["a"], &[]).step(), Step::Own(uid("a")));
+    assert_eq!(case(&["a"], &["a"]).step(), Step::Rest);
+    let second = case(&["a", "b"], &[]).step();
+    assert_eq!(second, Step::Publish(uid("b")), "a walk may take long");
+    assert_eq!(case(&[], &[]).step(), Step::Unpublish(uid("a")));
+}
+
+#[test]
+fn a_volume_is_published_again_when_its_time_has_come() {
+    let case = |again_at, wants| Case {
+        wants,
+        published: &[("a", Hold::Certain)],
+        staging: CERTAIN,
+        again_at: Some(again_at),
+        ..Case::default()
+    };
+    let later = NOW + 60;
+    assert_eq!(case(later, &["a"]).step(), Step::Until(time(later)));
+    assert_eq!(case(NOW, &["a"]).step(), Step::Publish(uid("a")));
+    assert_eq!(case(NOW, &[]).step(), Step::Unpublish(uid("a")));
 }
 
 #[test]

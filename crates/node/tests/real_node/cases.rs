@@ -10,6 +10,19 @@ use orlop_model::pod::ContainerStatus;
 use orlop_model::{ConfigMap, CsiNode, Event, Key, Node, Pod, PodPhase};
 use serde_json::json;
 
+use super::crashes::{
+    a_pod_that_is_ending_keeps_its_volume_until_its_processes_are_gone,
+    nothing_is_unmounted_while_the_api_server_cannot_be_reached,
+    the_role_may_be_killed_at_every_call_to_the_driver,
+};
+use super::csi::{
+    a_driver_gets_what_it_asks_for_and_is_asked_again, a_driver_that_sets_the_group_is_told_it,
+    a_failed_repetition_takes_nothing_from_a_running_pod,
+};
+use super::groups::{
+    a_pods_group_owns_its_volume_and_a_restart_does_not_walk_again,
+    a_volume_that_hangs_is_left_alone_and_others_go_on,
+};
 use super::inline::{
     an_inline_volume_lives_and_dies_with_its_pod, an_inline_volume_waits_for_a_driver_that_has_such,
 };
@@ -40,6 +53,14 @@ cases![
     a_token_is_renewed_under_a_running_pod,
     an_inline_volume_lives_and_dies_with_its_pod,
     an_inline_volume_waits_for_a_driver_that_has_such,
+    a_pods_group_owns_its_volume_and_a_restart_does_not_walk_again,
+    a_volume_that_hangs_is_left_alone_and_others_go_on,
+    a_driver_gets_what_it_asks_for_and_is_asked_again,
+    a_failed_repetition_takes_nothing_from_a_running_pod,
+    a_driver_that_sets_the_group_is_told_it,
+    nothing_is_unmounted_while_the_api_server_cannot_be_reached,
+    a_pod_that_is_ending_keeps_its_volume_until_its_processes_are_gone,
+    the_role_may_be_killed_at_every_call_to_the_driver,
 ];
 
 fn shell(script: &str) -> serde_json::Value {

@@ -8,7 +8,11 @@ use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
 mod cases;
+mod crashes;
+mod csi;
+mod groups;
 mod inline;
+mod mock;
 mod world;
 
 fn main() -> ExitCode {
@@ -39,7 +43,7 @@ fn main() -> ExitCode {
                 .build()
                 .expect("a runtime");
             runtime.block_on(async {
-                tokio::time::timeout(std::time::Duration::from_secs(60), case())
+                tokio::time::timeout(std::time::Duration::from_secs(300), case())
                     .await
                     .expect("in time");
             });

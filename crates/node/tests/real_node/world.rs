@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use orlop_apiserver::{ApiServer, Config, Storage};
@@ -12,13 +13,13 @@ use orlop_csi::registration::{
     InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
 };
 use orlop_csi::server::{Services, Socket};
-use orlop_csi::{Driver, proto};
+use orlop_csi::{Driver, Gate, proto};
 use orlop_drivers::local::{DRIVER_NAME, LocalConfig, LocalDriver, NodeName};
 use orlop_host::sandbox::ShimCommand;
 use orlop_model::{Claim, CsiDriver, Key, Kind, Node, Pod, Volume, VolumeAttachment};
 use orlop_node::{
-    HostRunner, Layout, NodeConfig, PodUid, Run, RunningNode, Seams, SocketDrivers,
-    SocketRegistrations,
+    DriverConnector, HostRunner, Layout, NodeConfig, PodUid, Run, RunningNode, Seams,
+    SocketDrivers, SocketRegistrations,
 };
 use orlop_runtime::{Cache, Clock, Cluster, Patch, Process};
 use serde_json::{Value, json};
@@ -35,14 +36,21 @@ pub(crate) struct World {
     pub(crate) registered: watch::Receiver<Option<RegistrationStatus>>,
     /// An onlooker's caches; not the node's.
     pub(crate) onlooker: Process,
+    /// What is unusual about the node.
+    pub(crate) tune: fn(&mut NodeConfig),
+    /// Stands between the node and its drivers.
+    pub(crate) gate: Option<Arc<dyn Gate>>,
+    /// Whether the node reaches the API server.
+    pub(crate) online: Arc<AtomicBool>,
     role: Option<(Process, RunningNode)>,
     _stop: tokio::sync::oneshot::Sender<()>,
     _cleanup: Cleanup,
 }
 
-struct Registrar {
-    endpoint: String,
-    heard: watch::Sender<Option<RegistrationStatus>>,
+pub(crate) struct Registrar {
+    pub(crate) name: String,
+    pub(crate) endpoint: String,
+    pub(crate) heard: watch::Sender<Option<RegistrationStatus>>,
 }
 
 #[tonic::async_trait]
@@ -50,7 +58,7 @@ impl Registration for Registrar {
     async fn get_info(&self, _: Request<InfoRequest>) -> Result<Response<PluginInfo>, Status> {
         Ok(Response::new(PluginInfo {
             r#type: "CSIPlugin".into(),
-            name: DRIVER_NAME.into(),
+            name: self.name.clone(),
             endpoint: self.endpoint.clone(),
             supported_versions: vec!["1.0.0".into()],
         }))
@@ -92,6 +100,7 @@ impl World {
         tokio::spawn(socket.serve(local.services(&NodeName(NODE.into())), stopped));
         let (heard, registered) = watch::channel(None);
         let registrar = Registrar {
+            name: DRIVER_NAME.into(),
             endpoint: endpoint.clone(),
             heard,
         };
@@ -117,6 +126,9 @@ impl World {
             driver: Driver::connect(&endpoint).expect("an endpoint"),
             registered,
             onlooker,
+            tune: |_| {},
+            gate: None,
+            online: Arc::new(AtomicBool::new(true)),
             role: None,
             _stop: stop,
         };
@@ -124,15 +136,43 @@ impl World {
         world
     }
 
+    /// With a node that is unusual in some way.
+    pub(crate) async fn tuned(tune: fn(&mut NodeConfig)) -> Self {
+        let mut world = Self::new(false).await;
+        world.kill_node();
+        world.tune = tune;
+        world.start_node();
+        world
+    }
+
+    /// What the node has counted.
+    pub(crate) fn metrics(&self) -> String {
+        let (process, _) = self.role.as_ref().expect("a node role");
+        process.metrics.render()
+    }
+
+    /// A client of the API server that reaches it only while the node is online.
+    fn client(&self) -> kube::Client {
+        let (service, online) = (self.server.service(), self.online.clone());
+        let service = tower::service_fn(move |request| {
+            let (mut service, online) = (service.clone(), online.clone());
+            async move {
+                if !online.load(Ordering::SeqCst) {
+                    return Err("the API server can't be reached".to_owned());
+                }
+                let answer = tower::Service::call(&mut service, request).await;
+                answer.map_err(|never| match never {})
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+
     pub(crate) fn node_root(&self) -> PathBuf {
         self.root.path().join("node")
     }
 
     pub(crate) fn start_node(&mut self) {
-        let process = Process::new(
-            kube::Client::new(self.server.service(), "default"),
-            Clock::system(),
-        );
+        let process = Process::new(self.client(), Clock::system());
         let root = self.node_root();
         let layout = Layout::new(&root);
         let shim = ShimCommand {
@@ -141,12 +181,14 @@ impl World {
         };
         let seams = Seams {
             runner: Arc::new(HostRunner::new(layout.clone(), shim)),
-            connector: Arc::new(SocketDrivers::default()),
+            connector: Arc::new(Gated(self.gate.clone())),
             registrations: Box::new(
                 SocketRegistrations::watch(layout.plugins_registry()).expect("a watch"),
             ),
         };
-        let node = orlop_node::start(&process, NodeConfig::new(NODE, root), seams);
+        let mut config = NodeConfig::new(NODE, root);
+        (self.tune)(&mut config);
+        let node = orlop_node::start(&process, config, seams);
         self.role = Some((process, node));
     }
 
@@ -346,6 +388,19 @@ impl World {
     }
 }
 
+/// Drivers at sockets, with somebody in between.
+struct Gated(Option<Arc<dyn Gate>>);
+
+impl DriverConnector for Gated {
+    fn connect(&self, endpoint: &str) -> Result<Driver, String> {
+        let driver = SocketDrivers::default().connect(endpoint)?;
+        Ok(match &self.0 {
+            Some(gate) => driver.with_gate(gate.clone()),
+            None => driver,
+        })
+    }
+}
+
 /// Tells the cluster what the driver is like, anew if it was told before.
 pub(crate) async fn describe(cluster: &Cluster, attach_required: bool, lifetimes: &[&str]) {
     let key = Key::cluster(DRIVER_NAME);
@@ -355,7 +410,7 @@ pub(crate) async fn describe(cluster: &Cluster, attach_required: bool, lifetimes
     }
     let traits = json!({"metadata": {"name": DRIVER_NAME}, "spec": {
         "attachRequired": attach_required, "podInfoOnMount": true,
-        "volumeLifecycleModes": lifetimes}});
+        "fsGroupPolicy": "File", "volumeLifecycleModes": lifetimes}});
     let created = cluster.create_json::<CsiDriver>(&traits).await;
     created.expect("a CSIDriver");
 }

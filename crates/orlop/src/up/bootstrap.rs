@@ -70,18 +70,19 @@ fn keep<T>(created: Result<T, ApiError>) -> Result<(), ApiError> {
 }
 
 fn traits(driver: &DriverInfo) -> Value {
-    // No driver tells whether it has volumes that live with a pod; of the built-in one it is known.
-    let lifetimes: &[&str] = if driver.name == orlop_drivers::local::DRIVER_NAME {
-        &["Persistent", "Ephemeral"]
+    // No driver tells whether it has volumes that live with a pod, or files that can be given to
+    // a group whatever the volume's type; of the built-in one it is known.
+    let (lifetimes, group): (&[&str], _) = if driver.name == orlop_drivers::local::DRIVER_NAME {
+        (&["Persistent", "Ephemeral"], "File")
     } else {
-        &["Persistent"]
+        (&["Persistent"], "ReadWriteOnceWithFSType")
     };
     json!({
         "metadata": {"name": driver.name},
         "spec": {
             "attachRequired": driver.can(ControllerCapability::PublishUnpublishVolume),
             "podInfoOnMount": true,
-            "fsGroupPolicy": "ReadWriteOnceWithFSType",
+            "fsGroupPolicy": group,
             "volumeLifecycleModes": lifetimes,
         },
     })
