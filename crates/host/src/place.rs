@@ -254,6 +254,19 @@ impl Root {
         Ok(openat2(self.fd.as_fd(), relative, flags, WITHIN)?)
     }
 
+    /// A path-only descriptor of something below, which is made as a directory if it is missing:
+    /// with the mode that this one has, whatever the process masks.
+    pub fn part(&self, relative: &Path) -> io::Result<OwnedFd> {
+        match self.resolve(relative) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mode = rustix::fs::fstat(&self.fd)?.st_mode;
+                self.make_directories(relative, mode & 0o7777)?;
+                self.resolve(relative)
+            }
+            other => other,
+        }
+    }
+
     /// Makes a directory and its missing parents below, one component at a time, and holds it.
     pub fn make_directories(&self, relative: &Path, mode: u32) -> io::Result<Root> {
         let mut at = self.fd.try_clone()?;
@@ -261,12 +274,17 @@ impl Root {
             let Component::Normal(name) = component else {
                 return Err(invalid("the path is not relative or contains `..`"));
             };
-            match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(mode)) {
-                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            let mode = Mode::from_raw_mode(mode);
+            let made = match rustix::fs::mkdirat(&at, name, mode) {
+                Ok(()) => true,
+                Err(rustix::io::Errno::EXIST) => false,
                 Err(error) => return Err(error.into()),
-            }
+            };
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             at = openat2(at.as_fd(), name.as_ref(), flags, BENEATH)?;
+            if made {
+                rustix::fs::fchmod(&at, mode)?;
+            }
         }
         Ok(Root { fd: at })
     }

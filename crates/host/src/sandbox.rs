@@ -45,5 +45,7 @@ mod sys;
 
 pub use launcher::{Adopted, Ended, Launcher, RunError, Running, ShimCommand};
 pub use shim::shim_main;
-pub use spec::{ContainerSpec, Device, EnvVar, Mount, Privilege, Propagation, User, Writable};
+pub use spec::{
+    Below, ContainerSpec, Device, EnvVar, Mount, Privilege, Propagation, User, Writable,
+};
 pub use state::{Exit, ExitReason, StateDir, StateError};

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use orlop_host::sandbox::log::{Line, Stream};
 use orlop_host::sandbox::{
-    Adopted, ContainerSpec, Device, Ended, EnvVar, Exit, ExitReason, Launcher, Mount, Propagation,
-    Running, ShimCommand, StateDir, User, Writable,
+    Adopted, Below, ContainerSpec, Device, Ended, EnvVar, Exit, ExitReason, Launcher, Mount,
+    Propagation, Running, ShimCommand, StateDir, User, Writable,
 };
 
 const LONG: Duration = Duration::from_secs(20);
@@ -131,6 +131,7 @@ fn mount(source: &Path, target: &str) -> Mount {
         sub_path: None,
         target: target.into(),
         access: Writable::ReadWrite,
+        below: Below::AsItIs,
         propagation: Propagation::None,
     }
 }
@@ -578,6 +579,121 @@ async fn a_part_of_a_volume_is_mounted_and_a_link_in_it_leads_nowhere() {
     let exit = place.run(&spec).await;
     assert_eq!(exit.reason, ExitReason::ContainerCannotRun, "{exit:?}");
     assert!(!Path::new("/etc/f").exists());
+}
+
+#[tokio::test]
+async fn a_missing_part_gets_the_mode_of_its_volume() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let Some(place) = Place::new() else { return };
+    let volume = place.volume("data");
+    fs::set_permissions(&volume, fs::Permissions::from_mode(0o2777)).expect("a mode");
+    let mut spec = shell("true");
+    spec.mounts = vec![mount(&volume, "/v")];
+    spec.mounts[0].sub_path = Some("a/b".into());
+    assert_eq!(place.run(&spec).await.code, 0);
+    for made in ["a", "a/b"] {
+        let mode = fs::metadata(volume.join(made)).expect("made").permissions();
+        assert_eq!(mode.mode() & 0o7777, 0o2777, "{made}");
+    }
+}
+
+/// A tmpfs that shares its mounts, taken away at the end with all that is below it.
+struct SharedMount(PathBuf);
+
+impl SharedMount {
+    fn new(at: PathBuf) -> Self {
+        fs::create_dir_all(&at).expect("a folder");
+        run(Command::new("/usr/bin/mount")
+            .args(["-t", "tmpfs", "tmpfs"])
+            .arg(&at));
+        let this = Self(at);
+        run(Command::new("/usr/bin/mount")
+            .arg("--make-shared")
+            .arg(&this.0));
+        this
+    }
+}
+
+impl Drop for SharedMount {
+    fn drop(&mut self) {
+        let _ = Command::new("/usr/bin/umount")
+            .arg("-R")
+            .arg(&self.0)
+            .output();
+    }
+}
+
+#[tokio::test]
+async fn mounts_travel_as_a_volumes_propagation_says() {
+    let cases = [
+        (Propagation::None, false, false),
+        (Propagation::HostToContainer, true, false),
+        (Propagation::Bidirectional, true, true),
+    ];
+    for (propagation, inwards, outwards) in cases {
+        let Some(place) = Place::new() else { return };
+        let shared = SharedMount::new(place.folder.path().join("shared"));
+        fs::create_dir_all(shared.0.join("in")).expect("a folder");
+        fs::create_dir_all(shared.0.join("out")).expect("a folder");
+        let mut spec = shell(
+            "mount -t tmpfs tmpfs /v/out && touch /v/out/made /v/ready; \
+             until [ -e /v/go ]; do sleep 0.05; done; [ -e /v/in/made ] && echo seen; true",
+        );
+        spec.privilege = orlop_host::sandbox::Privilege::Full;
+        spec.mounts = vec![mount(&shared.0, "/v")];
+        spec.mounts[0].propagation = propagation;
+        let running = place.running(&spec).await;
+        appears(&shared.0.join("ready")).await;
+        assert_eq!(
+            shared.0.join("out/made").exists(),
+            outwards,
+            "{propagation:?}"
+        );
+        run(Command::new("/usr/bin/mount")
+            .args(["-t", "tmpfs", "tmpfs"])
+            .arg(shared.0.join("in")));
+        fs::write(shared.0.join("in/made"), "").expect("a file");
+        fs::write(shared.0.join("go"), "").expect("a file");
+        within(running.wait()).await.expect("it ends");
+        assert_eq!(place.output().contains("seen"), inwards, "{propagation:?}");
+    }
+}
+
+#[tokio::test]
+async fn propagation_that_the_host_does_not_have_is_refused_and_says_why() {
+    let Some(place) = Place::new() else { return };
+    let private = SharedMount::new(place.folder.path().join("private"));
+    run(Command::new("/usr/bin/mount")
+        .arg("--make-private")
+        .arg(&private.0));
+    let mut spec = shell("true");
+    spec.mounts = vec![mount(&private.0, "/v")];
+    spec.mounts[0].propagation = Propagation::HostToContainer;
+    let exit = place.run(&spec).await;
+    assert_eq!(exit.reason, ExitReason::ContainerCannotRun);
+    assert!(
+        exit.message.contains("not a shared or slave mount"),
+        "{exit:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_read_only_volume_covers_mounts_below_it_only_if_asked() {
+    for (below, writable) in [(Below::AsItIs, true), (Below::ReadOnly, false)] {
+        let Some(place) = Place::new() else { return };
+        let outer = SharedMount::new(place.folder.path().join("outer"));
+        fs::create_dir_all(outer.0.join("inner")).expect("a folder");
+        run(Command::new("/usr/bin/mount")
+            .args(["-t", "tmpfs", "tmpfs"])
+            .arg(outer.0.join("inner")));
+        let mut spec = shell("touch /v/x 2>/dev/null && exit 1; touch /v/inner/x");
+        spec.mounts = vec![mount(&outer.0, "/v")];
+        spec.mounts[0].access = Writable::ReadOnly;
+        spec.mounts[0].below = below;
+        let exit = place.run(&spec).await;
+        assert!(!outer.0.join("x").exists());
+        assert_eq!(exit.code == 0, writable, "{below:?} {exit:?}");
+    }
 }
 
 /// An ext4 on a loop device, mounted on the host.

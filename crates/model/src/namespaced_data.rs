@@ -43,6 +43,9 @@ pub struct ConfigMap {
     /// Bytes, in base64.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub binary_data: BTreeMap<String, String>,
+    /// Whether it never changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub immutable: Option<bool>,
 }
 kind!(ConfigMap, "", "v1", "ConfigMap", "configmaps", Namespaced);
 
@@ -55,6 +58,12 @@ pub struct Secret {
     /// Bytes, in base64.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub data: BTreeMap<String, String>,
+    /// What it is for, as `vendor/driver` or the like.
+    #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
+    pub type_: String,
+    /// Whether it never changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub immutable: Option<bool>,
 }
 kind!(Secret, "", "v1", "Secret", "secrets", Namespaced);
 

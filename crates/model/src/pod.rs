@@ -15,7 +15,7 @@ use crate::{
     },
     node::Condition,
     quantity::{Quantity, Resources},
-    volume::{HostPathSource, SecretRef},
+    volume::{FlexSource, HostPathSource, NfsSource, SecretRef},
 };
 
 /// Processes that run together on one node.
@@ -73,6 +73,9 @@ pub struct PodSpec {
     /// Users and groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security_context: Option<PodSecurityContext>,
+    /// Whether its containers see the host's network.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub host_network: bool,
     /// The pod's host name, where it isn't its name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hostname: String,
@@ -207,6 +210,12 @@ pub struct ContainerSecurityContext {
     /// The group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_as_group: Option<i64>,
+    /// Whether it may do everything that the host's root may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub privileged: Option<bool>,
+    /// Whether it may write to its volumes alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_only_root_filesystem: Option<bool>,
 }
 
 /// A variable of a container's environment.
@@ -236,6 +245,9 @@ pub struct EnvSource {
     /// A key of a secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_key_ref: Option<KeyRef>,
+    /// What a container asks for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_field_ref: Option<ResourceFieldRef>,
 }
 
 /// A field of the pod.
@@ -244,6 +256,20 @@ pub struct EnvSource {
 pub struct FieldRef {
     /// e.g. `metadata.name`.
     pub field_path: String,
+}
+
+/// What a container asks for or is held to.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceFieldRef {
+    /// Which container; in a variable, empty is the variable's own.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub container_name: String,
+    /// e.g. `limits.memory`.
+    pub resource: String,
+    /// What the value is counted in; one by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub divisor: Option<Quantity>,
 }
 
 /// A key of a config map or secret.
@@ -273,6 +299,16 @@ pub struct VolumeMount {
     /// Only a part of the volume.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub sub_path: String,
+    /// The same, with `$(NAME)` for the container's variables.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub sub_path_expr: String,
+    /// `None`, `HostToContainer` or `Bidirectional`; empty is `None`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub mount_propagation: String,
+    /// Whether mounts below a read-only one are read-only too: `Disabled`, `IfPossible` or
+    /// `Enabled`; empty is `Disabled`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub recursive_read_only: String,
 }
 
 /// A device of a container.
@@ -339,6 +375,18 @@ pub struct PodVolume {
     /// A volume of Portworx, by the plugin of old.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub portworx_volume: Option<Box<PortworxSource>>,
+    /// A folder of a file server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nfs: Option<NfsSource>,
+    /// A volume of a driver that is a program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flex_volume: Option<FlexSource>,
+    /// A copy of a repository; refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub git_repo: Option<serde_json::Value>,
+    /// The files of an image; refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<serde_json::Value>,
 }
 
 /// A claim of the pod's namespace.
@@ -474,6 +522,9 @@ pub struct DownwardFile {
     /// The field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field_ref: Option<FieldRef>,
+    /// What a container asks for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_field_ref: Option<ResourceFieldRef>,
     /// Its mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
@@ -506,6 +557,12 @@ pub struct Projection {
     /// A token of its service account.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account_token: Option<TokenSource>,
+    /// Certificates of signers; refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_trust_bundle: Option<serde_json::Value>,
+    /// A certificate of the pod's own; refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_certificate: Option<serde_json::Value>,
 }
 
 /// A token of the pod's service account.
@@ -529,6 +586,12 @@ pub struct PodStatus {
     /// Where in its life it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<PodPhase>,
+    /// Why it is there, in one word.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Why it is there.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
     /// `PodScheduled`, `Ready` and the like.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

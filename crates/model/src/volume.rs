@@ -103,6 +103,12 @@ pub struct VolumeSpec {
     /// A volume of Portworx, by the plugin of old.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub portworx_volume: Option<Box<PortworxSource>>,
+    /// A folder of a file server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nfs: Option<NfsSource>,
+    /// A volume of a driver that is a program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flex_volume: Option<FlexSource>,
 }
 
 /// From which nodes a volume can be reached.
@@ -179,6 +185,39 @@ pub struct HostPathSource {
     /// What must be there.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<String>,
+}
+
+/// A folder of a file server.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NfsSource {
+    /// The server's name or address.
+    pub server: String,
+    /// The folder that it exports.
+    pub path: String,
+    /// Whether it is mounted read-only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
+}
+
+/// A volume of a driver that is a program on the node.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FlexSource {
+    /// The driver, as `vendor/driver`.
+    pub driver: String,
+    /// The file system; the driver chooses if it is empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub fs_type: String,
+    /// What the driver is told besides; a pod's secret is of the pod's namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<SecretRef>,
+    /// Whether it is mounted read-only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
+    /// The driver's own options.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
 }
 
 /// What became of a volume.

@@ -232,6 +232,18 @@ fn architecture() -> &'static str {
     }
 }
 
+/// What the node can give to pods.
+pub(crate) fn allocatable() -> orlop_model::Resources {
+    let amounts = [
+        ("cpu", cpus().to_string()),
+        ("memory", format!("{}Ki", memory_kib())),
+    ];
+    let amounts = amounts
+        .into_iter()
+        .filter_map(|(name, text)| Some((name.to_owned(), text.parse().ok()?)));
+    orlop_model::Resources(amounts.collect())
+}
+
 fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

@@ -18,7 +18,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use orlop_model::{Claim, CsiDriver, Node as NodeObject, Pod};
@@ -170,6 +170,23 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
         },
         found,
     ));
+    let told: Arc<OnceLock<Weak<pods::Pods>>> = Arc::default();
+    let sources = plugins::Sources {
+        cluster: process.cluster.clone(),
+        objects: plugins::Objects::new(&process.cluster, &process.informers, {
+            let told = told.clone();
+            move |shown| {
+                if let Some(pods) = told.get().and_then(Weak::upgrade) {
+                    pods.went_stale(shown);
+                }
+            }
+        }),
+        tokens: plugins::Tokens::default(),
+        facts: plugins::NodeFacts {
+            address: address.clone(),
+            allocatable: identity::allocatable(),
+        },
+    };
     let (pods, watched) = pods::Pods::new(
         pods::Parts {
             address: address.clone(),
@@ -182,11 +199,14 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
             pods: pod_cache.clone(),
             runner,
             volumes: volumes.clone(),
+            sources,
             queue: pod_queue.clone(),
         },
         found_pods.into_iter().chain(volumes.pods()).collect(),
     );
     let pods = Arc::new(pods);
+    // Set once; nobody is told before.
+    let _ = told.set(Arc::downgrade(&pods));
 
     let anew = Arc::new(Notify::new());
     let identity = identity::Identity {
@@ -217,6 +237,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
     process.spawn("containers", pods.clone().watch_exits(watched));
 
     let woken = Wakers {
+        pods: Arc::downgrade(&pods),
         volumes: volumes.clone(),
         queue: pod_queue.clone(),
     };
@@ -253,6 +274,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
 
 /// Turns changes on the API server into looks.
 struct Wakers {
+    pods: Weak<pods::Pods>,
     volumes: Arc<volumes::Volumes>,
     queue: Queue<PodUid>,
 }
@@ -265,13 +287,27 @@ impl Wakers {
         csi_drivers: &orlop_runtime::Cache<CsiDriver>,
         claims: &orlop_runtime::Cache<Claim>,
     ) {
-        let Self { volumes, queue } = self;
+        let Self {
+            pods: here,
+            volumes,
+            queue,
+        } = self;
         let by_claim = pods.index("claims", |pod| {
             pod.claims().map(|(_, key)| key.to_string()).collect()
         });
         {
             let queue = queue.clone();
             pods.subscribe(move |change| {
+                if let Change::Applied {
+                    old: Some(old),
+                    new,
+                } = change
+                    && old.metadata.uid == new.metadata.uid
+                    && let Some(uid) = PodUid::new(&new.metadata.uid)
+                    && let Some(here) = here.upgrade()
+                {
+                    here.changed(&uid, old, new);
+                }
                 // A pod that took the place of another: both need a look.
                 if let Change::Applied {
                     old: Some(old),

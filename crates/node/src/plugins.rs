@@ -19,11 +19,14 @@ use crate::checkpoint::make_folder;
 use crate::layout::{Layout, PodUid};
 
 mod atomic_files;
+mod downward;
+mod objects;
 mod payload;
 mod tokens;
 
-pub(crate) use payload::field;
-pub(crate) use tokens::renew_at;
+pub(crate) use downward::{NodeFacts, field, resource};
+pub(crate) use objects::{Freshness, Objects, Shown};
+pub(crate) use tokens::{Tokens, renew_at};
 
 /// What a pod's volume is.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +41,8 @@ pub(crate) enum Source<'a> {
     /// Files from objects, under the plugin's folder name.
     Files(Files),
     HostPath(&'a HostPathSource),
+    /// What Kubernetes knows and this node refuses.
+    Refused(&'static str),
     /// Nothing that this node knows.
     Unknown,
 }
@@ -93,7 +98,26 @@ impl<'a> Source<'a> {
         if volume.projected.is_some() {
             return Self::Files(Files::Projected);
         }
+        if volume.git_repo.is_some() {
+            return Self::Refused(
+                "gitRepo volumes are not supported: clone into an emptyDir with an init container",
+            );
+        }
+        if volume.image.is_some() {
+            return Self::Refused("image volumes are not supported");
+        }
         Self::Unknown
+    }
+
+    /// Whether containers may read it and no more, however they mount it: files from objects
+    /// are the node's to write, and other volumes may be asked for so.
+    pub(crate) fn is_read_only(self) -> bool {
+        match self {
+            Self::Files(_) => true,
+            Self::Claim { read_only } => read_only,
+            Self::Inline(source) => source.read_only,
+            Self::EmptyDir(_) | Self::HostPath(_) | Self::Refused(_) | Self::Unknown => false,
+        }
     }
 }
 
@@ -129,6 +153,10 @@ pub(crate) enum VolumeError {
     BadPath(String),
     #[error("field {0:?} is not known")]
     UnknownField(String),
+    #[error("the pod has no container {0:?}")]
+    NoContainer(String),
+    #[error("projected source {0} is not supported")]
+    Projection(&'static str),
     #[error("a value of {0} is not base64")]
     NotBase64(Key),
     #[error("hostPath {path} is not a {wanted}")]
@@ -143,10 +171,26 @@ fn at(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> VolumeError
     }
 }
 
+/// Where the content of volumes comes from.
+pub(crate) struct Sources {
+    pub(crate) cluster: Cluster,
+    pub(crate) objects: Objects,
+    pub(crate) tokens: Tokens,
+    pub(crate) facts: NodeFacts,
+}
+
+impl Sources {
+    /// A pod shows nothing any more.
+    pub(crate) fn release(&self, pod: &PodUid) {
+        self.objects.release(pod);
+        self.tokens.release(pod);
+    }
+}
+
 /// Sets up the volumes of one pod.
 pub(crate) struct Local<'a> {
     pub(crate) layout: &'a Layout,
-    pub(crate) cluster: &'a Cluster,
+    pub(crate) sources: &'a Sources,
     pub(crate) pod: &'a Pod,
     pub(crate) uid: &'a PodUid,
     pub(crate) now: Timestamp,
@@ -182,8 +226,16 @@ impl Local<'_> {
         &self,
         volume: &PodVolume,
         files: Files,
+        freshness: Freshness,
     ) -> Result<Written, VolumeError> {
-        let gathered = payload::gather(self.cluster, self.pod, volume, self.now).await?;
+        let from = payload::From {
+            sources: self.sources,
+            pod: self.pod,
+            uid: self.uid,
+            freshness,
+            now: self.now,
+        };
+        let gathered = payload::gather(&from, volume).await?;
         let payload::Gathered { payload, renew_at } = gathered;
         let path = self.layout.volume(self.uid, files.plugin(), &volume.name);
         match files {

@@ -13,13 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use orlop_model::pod::RestartPolicy;
+use orlop_model::pod::{PodVolume, RestartPolicy};
 use orlop_model::{Key, Pod};
 use orlop_runtime::{Cache, Clock, Cluster, Index, Outcome, Queue, Recorder};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 
 use crate::layout::{Layout, PodUid};
+use crate::plugins::{Shown, Sources};
 use crate::runner::{ContainerId, Runner, RunningContainer};
 use crate::volumes::Volumes;
 use decide::{Asked, Life, Now, Step, Then, View, VolumesNow, decide};
@@ -28,6 +29,7 @@ use record::{ContainerRecord, Record, State};
 mod container;
 mod containers;
 mod decide;
+mod mounts;
 mod record;
 mod report;
 mod set_up;
@@ -50,6 +52,7 @@ pub(crate) struct Parts {
     pub(crate) pods: Cache<Pod>,
     pub(crate) runner: Arc<dyn Runner>,
     pub(crate) volumes: Arc<Volumes>,
+    pub(crate) sources: Sources,
     pub(crate) queue: Queue<PodUid>,
 }
 
@@ -260,9 +263,47 @@ impl Pods {
             init,
             main,
             volumes,
-            renew_at: record.renew.values().min().copied(),
+            renew_at: if record.stale.is_empty() {
+                record.renew.values().min().copied()
+            } else {
+                Some(now)
+            },
             now,
         })
+    }
+
+    /// A volume of a pod shows what is no more.
+    pub(crate) fn went_stale(&self, shown: Shown) {
+        let Shown { pod, volume } = shown;
+        if let Some(record) = self.records().get_mut(&pod) {
+            record.stale.insert(volume);
+        }
+        self.parts.queue.add(pod);
+    }
+
+    /// A pod has changed; its volumes may show what it was like.
+    pub(crate) fn changed(&self, uid: &PodUid, old: &Pod, new: &Pod) {
+        let containers = |pod: &Pod| -> Vec<_> {
+            let all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+            all.map(|container| container.resources.clone()).collect()
+        };
+        let same = old.metadata.labels == new.metadata.labels
+            && old.metadata.annotations == new.metadata.annotations
+            && containers(old) == containers(new);
+        if same {
+            return;
+        }
+        let shows = |volume: &&PodVolume| {
+            let projected = volume.projected.iter().flat_map(|source| &source.sources);
+            let mut projected = projected.map(|source| source.downward_api.is_some());
+            volume.downward_api.is_some() || projected.any(|is| is)
+        };
+        let volumes = new.spec.volumes.iter().filter(shows);
+        if let Some(record) = self.records().get_mut(uid) {
+            record
+                .stale
+                .extend(volumes.map(|volume| volume.name.clone()));
+        }
     }
 
     /// The pods here that use a claim.

@@ -6,7 +6,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use orlop_model::Kind;
+use orlop_model::{Key, Kind};
+use tokio::task::AbortHandle;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
@@ -27,6 +28,14 @@ pub struct Informers {
 struct Shared {
     caches: HashMap<(TypeId, String), Box<dyn Any + Send>>,
     tasks: Vec<AbortOnDropHandle<()>>,
+    followed: Vec<AbortHandle>,
+}
+
+/// One object that is watched for as long as this lives.
+pub struct Followed<K> {
+    /// The object and nothing else, once it is there.
+    pub cache: Cache<K>,
+    _watch: AbortOnDropHandle<()>,
 }
 
 impl Informers {
@@ -76,6 +85,25 @@ impl Informers {
         cache
     }
 
+    /// Follows one object. It costs a watch of its own: for objects of which there are many
+    /// and few are of interest, and which one role alone looks at.
+    pub fn follow<K: Kind>(&self, key: &Key) -> Followed<K> {
+        let cache = Cache::<K>::new();
+        let from = Collection::of::<K>(Some(&key.namespace));
+        let selector = format!("&fieldSelector=metadata.name%3D{}", key.name);
+        let task = tokio::spawn(reflect(self.cluster.clone(), from, selector, cache.clone()));
+        let mut shared = self
+            .shared
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        shared.followed.retain(|watch| !watch.is_finished());
+        shared.followed.push(task.abort_handle());
+        Followed {
+            cache,
+            _watch: AbortOnDropHandle::new(task),
+        }
+    }
+
     /// Stops every watch.
     pub(crate) fn stop(&self) {
         let mut shared = self
@@ -83,5 +111,8 @@ impl Informers {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         shared.tasks.clear();
+        for watch in shared.followed.drain(..) {
+            watch.abort();
+        }
     }
 }

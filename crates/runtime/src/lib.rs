@@ -32,7 +32,7 @@ pub use cache::{Cache, Change, Index};
 pub use clock::Clock;
 pub use cluster::{Cluster, Preconditions};
 pub use error::{ApiError, Refusal};
-pub use informers::Informers;
+pub use informers::{Followed, Informers};
 pub use lease::{Election, LostLease, Renewal};
 pub use metrics::Metrics;
 pub use patch::{Patch, letting_go, with_finalizer, without_finalizer};

@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
     OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount,
@@ -23,10 +23,11 @@ use rustix::mount::{
 };
 use rustix::thread::UnshareFlags;
 
+use crate::mountinfo::{MountId, MountTable};
 use crate::place::Root;
 
 use super::devices::{self, Node};
-use super::spec::{ContainerSpec, Mount, Privilege, Propagation, Writable};
+use super::spec::{Below, ContainerSpec, Mount, Privilege, Propagation, Writable};
 use super::state::StateDir;
 use super::sys::{self, MountChange};
 
@@ -199,6 +200,7 @@ fn pick_up_devices(spec: &ContainerSpec) -> Result<Vec<Node>, RootError> {
 
 impl<'a> Volume<'a> {
     fn pick_up(mount: &'a Mount) -> io::Result<Self> {
+        can_travel(&mount.source, mount.propagation)?;
         let (tree, is_dir) = match &mount.sub_path {
             None => {
                 let is_dir = fs::metadata(&mount.source)?.is_dir();
@@ -206,16 +208,36 @@ impl<'a> Volume<'a> {
             }
             Some(part) => clone_part(&mount.source, part)?,
         };
-        let set = match mount.access {
-            Writable::ReadOnly => libc::MOUNT_ATTR_RDONLY,
-            Writable::ReadWrite => 0,
-        };
         let propagation = match mount.propagation {
             Propagation::None => libc::MS_PRIVATE,
             Propagation::HostToContainer => libc::MS_SLAVE,
             Propagation::Bidirectional => libc::MS_SHARED,
         };
-        sys::change_mounts(&tree, &MountChange { set, propagation })?;
+        let set = libc::MOUNT_ATTR_RDONLY;
+        match (mount.access, mount.below) {
+            (Writable::ReadWrite, _) => {}
+            (Writable::ReadOnly, Below::AsItIs) => {
+                let change = MountChange {
+                    set,
+                    propagation: 0,
+                };
+                sys::change_top_mount(&tree, &change)?;
+            }
+            (Writable::ReadOnly, Below::ReadOnly) => {
+                sys::change_mounts(
+                    &tree,
+                    &MountChange {
+                        set,
+                        propagation: 0,
+                    },
+                )?;
+            }
+        }
+        let change = MountChange {
+            set: 0,
+            propagation,
+        };
+        sys::change_mounts(&tree, &change)?;
         Ok(Self {
             mount,
             tree,
@@ -235,6 +257,38 @@ impl<'a> Volume<'a> {
         }
         attach(&self.tree, target)
     }
+}
+
+/// Mounts travel only where the host lets them: a container that was promised them and
+/// never sees one would be worse than one that does not start.
+fn can_travel(source: &Path, wanted: Propagation) -> io::Result<()> {
+    let needed: &[&str] = match wanted {
+        Propagation::None => return Ok(()),
+        Propagation::HostToContainer => &["shared:", "master:"],
+        Propagation::Bidirectional => &["shared:"],
+    };
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let held = rustix::fs::open(source, flags, Mode::empty())?;
+    let found = rustix::fs::statx(&held, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    let table = MountTable::read()?;
+    let Some(mount) = table.get(MountId(found.stx_mnt_id)) else {
+        return Ok(());
+    };
+    let travels = mount.propagation.iter().any(|tag| {
+        let tag = tag.to_string_lossy();
+        needed.iter().any(|prefix| tag.starts_with(prefix))
+    });
+    if travels {
+        return Ok(());
+    }
+    let words = match wanted {
+        Propagation::Bidirectional => "a shared",
+        _ => "a shared or slave",
+    };
+    Err(io::Error::other(format!(
+        "it is on the mount {}, which is not {words} mount; see mount --make-rshared",
+        mount.point.display()
+    )))
 }
 
 /// A program tree, if it is a file system apart from its parent's.
@@ -274,14 +328,7 @@ fn clone_tree(path: &Path, reach: Reach) -> io::Result<OwnedFd> {
 /// Clones a part of a volume by descriptor, so that nobody who writes to the
 /// volume can exchange it between the look and the mount.
 fn clone_part(volume: &Path, part: &Path) -> io::Result<(OwnedFd, bool)> {
-    let root = Root::open(volume)?;
-    let found = match root.resolve(part) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            root.make_directories(part, 0o755)?;
-            root.resolve(part)?
-        }
-        other => other?,
-    };
+    let found = Root::open(volume)?.part(part)?;
     let mode = rustix::fs::fstat(&found)?.st_mode;
     let is_dir = FileType::from_raw_mode(mode) == FileType::Directory;
     let flags = OpenTreeFlags::OPEN_TREE_CLONE

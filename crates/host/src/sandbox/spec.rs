@@ -52,14 +52,17 @@ pub struct Mount {
     /// On the host.
     pub source: PathBuf,
     /// Only this part of it, made as a folder if it is missing. Resolved at the
-    /// moment of mounting and never through a link: what lies in the volume is
-    /// not to be trusted.
+    /// moment of mounting and never out of the volume: what lies in it is not to
+    /// be trusted.
     #[serde(default)]
     pub sub_path: Option<PathBuf>,
     /// In the container.
     pub target: PathBuf,
     /// Whether the container may write to it.
     pub access: Writable,
+    /// Whether the same holds for what is mounted below it.
+    #[serde(default)]
+    pub below: Below,
     /// Which way later mounts below it travel.
     pub propagation: Propagation,
 }
@@ -71,6 +74,16 @@ pub enum Writable {
     #[default]
     ReadWrite,
     /// No.
+    ReadOnly,
+}
+
+/// What a read-only mount means for the mounts below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub enum Below {
+    /// They are as they are.
+    #[default]
+    AsItIs,
+    /// They are read-only too.
     ReadOnly,
 }
 

@@ -132,6 +132,15 @@ pub(super) struct MountChange {
 
 /// `mount_setattr(2)` on the tree that a descriptor stands for.
 pub(super) fn change_mounts(tree: impl AsFd, change: &MountChange) -> io::Result<()> {
+    set_attributes(tree, change, libc::AT_RECURSIVE)
+}
+
+/// The same on the topmost mount of the tree alone.
+pub(super) fn change_top_mount(tree: impl AsFd, change: &MountChange) -> io::Result<()> {
+    set_attributes(tree, change, 0)
+}
+
+fn set_attributes(tree: impl AsFd, change: &MountChange, reach: i32) -> io::Result<()> {
     let attr = libc::mount_attr {
         attr_set: change.set,
         attr_clr: 0,
@@ -145,7 +154,7 @@ pub(super) fn change_mounts(tree: impl AsFd, change: &MountChange) -> io::Result
             libc::SYS_mount_setattr,
             tree.as_fd().as_raw_fd(),
             c"".as_ptr(),
-            libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+            libc::AT_EMPTY_PATH | reach,
             &raw const attr,
             size_of::<libc::mount_attr>(),
         )

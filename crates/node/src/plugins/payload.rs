@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use jiff::Timestamp;
 use orlop_model::pod::{
-    ConfigMapSource, DownwardSource, KeyToPath, PodVolume, Projection, SecretSource,
+    ConfigMapSource, DownwardFile, DownwardSource, KeyToPath, PodVolume, Projection, SecretSource,
 };
-use orlop_model::{ConfigMap, Key, Pod, Secret};
-use orlop_runtime::Cluster;
+use orlop_model::{Key, Pod};
 
 use super::atomic_files::{File, Payload};
-use super::{VolumeError, tokens};
+use super::downward::{field, resource};
+use super::objects::{Freshness, Shown};
+use super::{Sources, VolumeError, tokens};
+use crate::layout::PodUid;
 
 const USUAL_MODE: u32 = 0o644;
 
@@ -22,17 +24,23 @@ pub(super) struct Gathered {
     pub(super) renew_at: Option<Timestamp>,
 }
 
+/// Where files come from.
+pub(super) struct From<'a> {
+    pub(super) sources: &'a Sources,
+    pub(super) pod: &'a Pod,
+    pub(super) uid: &'a PodUid,
+    pub(super) freshness: Freshness,
+    pub(super) now: Timestamp,
+}
+
 /// Reads everything that a volume's files come from.
-pub(super) async fn gather(
-    cluster: &Cluster,
-    pod: &Pod,
-    volume: &PodVolume,
-    now: Timestamp,
-) -> Result<Gathered, VolumeError> {
+pub(super) async fn gather(from: &From<'_>, volume: &PodVolume) -> Result<Gathered, VolumeError> {
     let mut gather = Gather {
-        cluster,
-        pod,
-        now,
+        from,
+        user: Shown {
+            pod: from.uid.clone(),
+            volume: volume.name.clone(),
+        },
         renew_at: None,
     };
     let mut payload = Payload::new();
@@ -55,7 +63,7 @@ pub(super) async fn gather(
     if let Some(path) = payload.keys().find(|path| !is_within(path)) {
         return Err(VolumeError::BadPath(path.clone()));
     }
-    give_to_group(pod, &mut payload);
+    give_to_group(from.pod, &mut payload);
     Ok(Gathered {
         payload,
         renew_at: gather.renew_at,
@@ -83,15 +91,14 @@ fn is_within(path: &str) -> bool {
 }
 
 struct Gather<'a> {
-    cluster: &'a Cluster,
-    pod: &'a Pod,
-    now: Timestamp,
+    from: &'a From<'a>,
+    user: Shown,
     renew_at: Option<Timestamp>,
 }
 
 impl Gather<'_> {
     fn key(&self, name: &str) -> Key {
-        Key::namespaced(&self.pod.metadata.namespace, name)
+        Key::namespaced(&self.from.pod.metadata.namespace, name)
     }
 
     async fn projection(
@@ -109,11 +116,26 @@ impl Gather<'_> {
         if let Some(source) = &projection.downward_api {
             self.downward(source, mode, payload)?;
         }
+        if projection.cluster_trust_bundle.is_some() {
+            return Err(VolumeError::Projection("clusterTrustBundle"));
+        }
+        if projection.pod_certificate.is_some() {
+            return Err(VolumeError::Projection("podCertificate"));
+        }
         if let Some(source) = &projection.service_account_token {
-            let given = tokens::request(self.cluster, self.pod, source, self.now).await?;
+            let From {
+                sources, pod, now, ..
+            } = self.from;
+            let request = tokens::Request {
+                user: &self.user,
+                pod,
+                source,
+                now: *now,
+            };
+            let given = sources.tokens.get(&sources.cluster, &request).await?;
             let sooner = |at: Timestamp| at.min(given.renew_at);
             self.renew_at = Some(self.renew_at.map_or(given.renew_at, sooner));
-            let file = tokens::file(self.pod, given.secret, mode.unwrap_or(USUAL_MODE));
+            let file = tokens::file(self.from.pod, given.secret, mode.unwrap_or(USUAL_MODE));
             payload.insert(source.path.clone(), file);
         }
         Ok(())
@@ -127,15 +149,16 @@ impl Gather<'_> {
     ) -> Result<(), VolumeError> {
         let key = self.key(&source.name);
         let optional = source.optional == Some(true);
-        let found = self.cluster.get::<ConfigMap>(&key).await?;
+        let maps = &self.from.sources.objects.config_maps;
+        let found = maps.get(&key, &self.user, self.from.freshness).await?;
         let Some(map) = required(found, optional, "ConfigMap", &key)? else {
             return Ok(());
         };
-        let mut values: BTreeMap<String, Vec<u8>> = decoded(map.binary_data, &key)?;
+        let mut values: BTreeMap<String, Vec<u8>> = decoded(&map.binary_data, &key)?;
         values.extend(
             map.data
-                .into_iter()
-                .map(|(name, text)| (name, text.into_bytes())),
+                .iter()
+                .map(|(name, text)| (name.clone(), text.clone().into_bytes())),
         );
         let pick = Pick {
             kind: "ConfigMap",
@@ -160,11 +183,12 @@ impl Gather<'_> {
         };
         let key = self.key(name);
         let optional = source.optional == Some(true);
-        let found = self.cluster.get::<Secret>(&key).await?;
+        let secrets = &self.from.sources.objects.secrets;
+        let found = secrets.get(&key, &self.user, self.from.freshness).await?;
         let Some(secret) = required(found, optional, "Secret", &key)? else {
             return Ok(());
         };
-        let values = decoded(secret.data, &key)?;
+        let values = decoded(&secret.data, &key)?;
         let pick = Pick {
             kind: "Secret",
             key,
@@ -182,13 +206,7 @@ impl Gather<'_> {
         payload: &mut Payload,
     ) -> Result<(), VolumeError> {
         for item in &source.items {
-            let path = item
-                .field_ref
-                .as_ref()
-                .map(|field| field.field_path.as_str())
-                .unwrap_or_default();
-            let value =
-                field(self.pod, path).ok_or_else(|| VolumeError::UnknownField(path.to_owned()))?;
+            let value = self.own_value(item)?;
             let mode = item
                 .mode
                 .or(source.default_mode)
@@ -197,6 +215,26 @@ impl Gather<'_> {
             payload.insert(item.path.clone(), File::new(value.into_bytes(), mode));
         }
         Ok(())
+    }
+
+    fn own_value(&self, item: &DownwardFile) -> Result<String, VolumeError> {
+        let facts = &self.from.sources.facts;
+        let spec = &self.from.pod.spec;
+        let unknown = |path: &str| VolumeError::UnknownField(path.to_owned());
+        match (&item.field_ref, &item.resource_field_ref) {
+            (Some(wanted), _) => {
+                let path = &wanted.field_path;
+                field(self.from.pod, path, facts).ok_or_else(|| unknown(path))
+            }
+            (None, Some(wanted)) => {
+                let mut containers = spec.init_containers.iter().chain(&spec.containers);
+                let container = containers.find(|c| c.name == wanted.container_name);
+                let container = container
+                    .ok_or_else(|| VolumeError::NoContainer(wanted.container_name.clone()))?;
+                resource(container, wanted, facts).ok_or_else(|| unknown(&wanted.resource))
+            }
+            (None, None) => Err(unknown("")),
+        }
     }
 }
 
@@ -216,17 +254,17 @@ fn required<T>(
 }
 
 fn decoded(
-    values: BTreeMap<String, String>,
+    values: &BTreeMap<String, String>,
     key: &Key,
 ) -> Result<BTreeMap<String, Vec<u8>>, VolumeError> {
-    let decode = |(name, value)| {
+    let decode = |(name, value): (&String, &String)| {
         let bytes = base64::engine::general_purpose::STANDARD
-            .decode::<String>(value)
+            .decode(value)
             .ok()?;
-        Some((name, bytes))
+        Some((name.clone(), bytes))
     };
     values
-        .into_iter()
+        .iter()
         .map(decode)
         .collect::<Option<_>>()
         .ok_or_else(|| VolumeError::NotBase64(key.clone()))
@@ -270,40 +308,6 @@ impl Pick<'_> {
     }
 }
 
-/// The value of a pod's field, as the downward API names them.
-pub(crate) fn field(pod: &Pod, path: &str) -> Option<String> {
-    let meta = &pod.metadata;
-    let listed = |map: &BTreeMap<String, String>| {
-        map.iter()
-            .map(|(key, value)| format!("{key}={value:?}"))
-            .collect::<Vec<_>>()
-            .join("\n")
-    };
-    let entry = |map: &BTreeMap<String, String>, rest: &str| {
-        let key = rest.strip_prefix("['")?.strip_suffix("']")?;
-        Some(map.get(key).cloned().unwrap_or_default())
-    };
-    Some(match path {
-        "metadata.name" => meta.name.clone(),
-        "metadata.namespace" => meta.namespace.clone(),
-        "metadata.uid" => meta.uid.clone(),
-        "metadata.labels" => listed(&meta.labels),
-        "metadata.annotations" => listed(&meta.annotations),
-        "spec.nodeName" => pod.spec.node_name.clone(),
-        "spec.serviceAccountName" => pod.spec.service_account_name.clone(),
-        "status.hostIP" | "status.podIP" | "status.hostIPs" | "status.podIPs" => {
-            "127.0.0.1".to_owned()
-        }
-        path => match path.split_at_checked("metadata.labels".len()) {
-            Some(("metadata.labels", rest)) => entry(&meta.labels, rest)?,
-            _ => entry(
-                &meta.annotations,
-                path.strip_prefix("metadata.annotations")?,
-            )?,
-        },
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,17 +325,5 @@ mod tests {
         ] {
             assert_eq!(is_within(path), within, "{path}");
         }
-    }
-
-    #[test]
-    fn fields_are_the_downward_apis() {
-        let mut pod = Pod::default();
-        pod.metadata.name = "web".into();
-        pod.metadata.labels.insert("app".into(), "x".into());
-        assert_eq!(field(&pod, "metadata.name").as_deref(), Some("web"));
-        assert_eq!(field(&pod, "metadata.labels['app']").as_deref(), Some("x"));
-        assert_eq!(field(&pod, "metadata.labels['none']").as_deref(), Some(""));
-        assert_eq!(field(&pod, "metadata.labels").as_deref(), Some("app=\"x\""));
-        assert_eq!(field(&pod, "spec.containers"), None);
     }
 }

@@ -1,5 +1,8 @@
 //! Tokens of a pod's service account: asked for, and given to the pod's user.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use jiff::{SignedDuration, Timestamp};
 use orlop_model::pod::TokenSource;
 use orlop_model::{Key, Pod};
@@ -7,6 +10,8 @@ use orlop_runtime::{Cluster, TokenRequest};
 
 use super::VolumeError;
 use super::atomic_files::File;
+use super::objects::Shown;
+use crate::layout::PodUid;
 
 /// How long a token is good unless the pod says otherwise.
 const USUAL_SECONDS: i64 = 3600;
@@ -14,13 +19,56 @@ const USUAL_SECONDS: i64 = 3600;
 const LONGEST_USE: SignedDuration = SignedDuration::from_hours(24);
 
 /// A token, and when to ask for the next one.
+#[derive(Clone)]
 pub(super) struct Given {
     pub(super) secret: String,
     pub(super) renew_at: Timestamp,
 }
 
+/// The tokens that volumes show: a volume that is written anew for another reason keeps its
+/// token.
+#[derive(Default)]
+pub(crate) struct Tokens {
+    given: Mutex<BTreeMap<(Shown, String), Given>>,
+}
+
+/// Which token.
+pub(super) struct Request<'a> {
+    pub(super) user: &'a Shown,
+    pub(super) pod: &'a Pod,
+    pub(super) source: &'a TokenSource,
+    pub(super) now: Timestamp,
+}
+
+impl Tokens {
+    /// The token that was given, or a new one if it is time for that.
+    pub(super) async fn get(
+        &self,
+        cluster: &Cluster,
+        request: &Request<'_>,
+    ) -> Result<Given, VolumeError> {
+        let key = (request.user.clone(), request.source.path.clone());
+        let known = self.given().get(&key).cloned();
+        if let Some(known) = known.filter(|known| known.renew_at > request.now) {
+            return Ok(known);
+        }
+        let given = ask(cluster, request.pod, request.source, request.now).await?;
+        self.given().insert(key, given.clone());
+        Ok(given)
+    }
+
+    /// A pod shows nothing any more.
+    pub(crate) fn release(&self, pod: &PodUid) {
+        self.given().retain(|(user, _), _| user.pod != *pod);
+    }
+
+    fn given(&self) -> MutexGuard<'_, BTreeMap<(Shown, String), Given>> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Asks the API server for a token that ends with the pod.
-pub(super) async fn request(
+async fn ask(
     cluster: &Cluster,
     pod: &Pod,
     source: &TokenSource,
@@ -114,7 +162,7 @@ mod tests {
             .map(|user| Container {
                 security_context: Some(ContainerSecurityContext {
                     run_as_user: *user,
-                    run_as_group: None,
+                    ..ContainerSecurityContext::default()
                 }),
                 ..Container::default()
             })

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use base64::Engine as _;
-use orlop_host::sandbox::{
-    ContainerSpec, Device, EnvVar, Mount, Privilege, Propagation, User, Writable,
-};
-use orlop_model::pod::{Container, EnvSource, KeyRef};
+use orlop_host::sandbox::{ContainerSpec, Device, EnvVar, Mount, Privilege, User, Writable};
+use orlop_model::pod::{Container, ContainerSecurityContext, EnvSource, KeyRef};
 use orlop_model::{ConfigMap, Key, Pod, Secret};
 use orlop_runtime::{ApiError, Cluster};
 use serde::Deserialize;
 
-use crate::plugins::{Source, field};
+use super::mounts::{self, Around, MountProblem};
+use crate::plugins::{NodeFacts, Source, field, resource};
 
 /// Why a container cannot be described.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +35,13 @@ pub(super) enum DescribeError {
     NoField { name: String, field: String },
     #[error("volume {0:?} is mounted but not listed among the pod's volumes")]
     NoVolume(String),
+    #[error("volume {volume:?} can't be mounted at {path}")]
+    Mount {
+        volume: String,
+        path: String,
+        #[source]
+        problem: MountProblem,
+    },
     #[error("no command is given; images are not run here, so name a program that the host has")]
     NoCommand,
 }
@@ -55,6 +61,7 @@ fn service_variables((host, port): &(String, u16)) -> Vec<(String, String)> {
 /// What a description is made from.
 pub(super) struct Describe<'a> {
     pub(super) cluster: &'a Cluster,
+    pub(super) facts: &'a NodeFacts,
     pub(super) pod: &'a Pod,
     pub(super) container: &'a Container,
     /// The volumes on the host, by their name in the pod.
@@ -73,6 +80,7 @@ impl Describe<'_> {
         if command.is_empty() {
             return Err(DescribeError::NoCommand);
         }
+        let mounts = self.mounts(&env)?;
         let meta = &self.pod.metadata;
         let hostname = if self.pod.spec.hostname.is_empty() {
             &meta.name
@@ -89,12 +97,19 @@ impl Describe<'_> {
                 .then(|| (&container.working_dir).into()),
             // The kernel's limit, and the kubelet's.
             hostname: Some(hostname.chars().take(63).collect()),
-            mounts: self.mounts()?,
+            mounts,
             devices: self.devices()?,
             hidden: self.hidden.to_vec(),
             user: self.user(),
-            privilege: Privilege::Restricted,
-            root: Writable::ReadWrite,
+            privilege: if self.is_privileged() {
+                Privilege::Full
+            } else {
+                Privilege::Restricted
+            },
+            root: match self.own_context(|own| own.read_only_root_filesystem) {
+                Some(true) => Writable::ReadOnly,
+                _ => Writable::ReadWrite,
+            },
         })
     }
 
@@ -105,30 +120,29 @@ impl Describe<'_> {
             .ok_or_else(|| DescribeError::NoVolume(volume.to_owned()))
     }
 
-    /// Whether a volume is read-only for all containers, as the kubelet has it: files from
-    /// objects are the node's to write, and a claim may be used for reading alone.
+    fn own_context<T>(&self, of: fn(&ContainerSecurityContext) -> Option<T>) -> Option<T> {
+        self.container.security_context.as_ref().and_then(of)
+    }
+
+    fn is_privileged(&self) -> bool {
+        self.own_context(|own| own.privileged) == Some(true)
+    }
+
     fn is_read_only(&self, volume: &str) -> bool {
         let mut volumes = self.pod.spec.volumes.iter();
         let source = volumes.find(|of| of.name == volume).map(Source::of);
-        matches!(
-            source,
-            Some(Source::Files(_) | Source::Claim { read_only: true })
-        )
+        source.is_some_and(Source::is_read_only)
     }
 
-    fn mounts(&self) -> Result<Vec<Mount>, DescribeError> {
+    fn mounts(&self, env: &[(String, String)]) -> Result<Vec<Mount>, DescribeError> {
         let mounts = self.container.volume_mounts.iter().map(|mount| {
-            Ok(Mount {
+            let around = Around {
                 source: self.source(&mount.name)?,
-                sub_path: (!mount.sub_path.is_empty()).then(|| (&mount.sub_path).into()),
-                target: PathBuf::from("/").join(&mount.mount_path),
-                access: if mount.read_only || self.is_read_only(&mount.name) {
-                    Writable::ReadOnly
-                } else {
-                    Writable::ReadWrite
-                },
-                propagation: Propagation::None,
-            })
+                read_only: self.is_read_only(&mount.name),
+                privileged: self.is_privileged(),
+                env,
+            };
+            mounts::mount(mount, around)
         });
         mounts.collect()
     }
@@ -183,7 +197,23 @@ impl Describe<'_> {
                 name: name.to_owned(),
                 field: path.clone(),
             };
-            return field(self.pod, path).map(Some).ok_or_else(unknown);
+            return field(self.pod, path, self.facts)
+                .map(Some)
+                .ok_or_else(unknown);
+        }
+        if let Some(reference) = &source.resource_field_ref {
+            let unknown = || DescribeError::NoField {
+                name: name.to_owned(),
+                field: reference.resource.clone(),
+            };
+            let spec = &self.pod.spec;
+            let mut containers = spec.init_containers.iter().chain(&spec.containers);
+            let container = match reference.container_name.as_str() {
+                "" => Some(self.container),
+                name => containers.find(|container| container.name == name),
+            };
+            let value = container.and_then(|of| resource(of, reference, self.facts));
+            return value.map(Some).ok_or_else(unknown);
         }
         let (kind, reference, values) = if let Some(reference) = &source.config_map_key_ref {
             (
@@ -293,7 +323,7 @@ struct WholeRef {
 
 /// Replaces `$(NAME)` by the variable's value; `$$(NAME)` stays as `$(NAME)`, and a name
 /// that is not known stays as it is.
-fn expand(text: &str, env: &[(String, String)]) -> String {
+pub(super) fn expand(text: &str, env: &[(String, String)]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {

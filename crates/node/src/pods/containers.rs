@@ -137,6 +137,7 @@ impl Pods {
             .collect();
         let describe = Describe {
             cluster: &self.parts.cluster,
+            facts: &self.parts.sources.facts,
             pod,
             container,
             volumes: &volumes,

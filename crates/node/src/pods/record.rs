@@ -1,7 +1,7 @@
 //! What the node knows of one pod beyond the API server: its containers, and how far its
 //! volumes are. All of it is found again after a restart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub(super) struct Record {
     pub(super) places: BTreeMap<String, Place>,
     /// When the files of a volume must be written again, by its name in the pod.
     pub(super) renew: BTreeMap<String, Timestamp>,
+    /// Volumes whose files come from something that has changed since.
+    pub(super) stale: BTreeSet<String>,
     pub(super) volumes_ready: bool,
     /// Since when the pod waits for its volumes.
     pub(super) volumes_asked: Option<Timestamp>,

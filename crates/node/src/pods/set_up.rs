@@ -7,14 +7,13 @@ use jiff::SignedDuration;
 use orlop_model::pod::PodVolume;
 use orlop_model::well_known::PVC_PROTECTION;
 use orlop_model::{Claim, ClaimPhase, Key, Pod, Volume, VolumeMode};
-use orlop_runtime::{ApiError, Outcome};
-use tracing::warn;
+use orlop_runtime::{ApiError, EventType, Outcome};
 
 use super::record::{Place, State};
 use super::waiting::{self, Wait};
 use super::{Pods, later, until};
 use crate::layout::{Layout, PodUid};
-use crate::plugins::{self, Local, Source, VolumeError};
+use crate::plugins::{self, Freshness, Local, Source, VolumeError};
 use crate::volumes::{self, DeviceKey, Lifetime, Readiness, Want};
 use crate::words::chain;
 
@@ -43,6 +42,8 @@ enum SetUpError {
     NoVolume { volume: String, claim: Key },
     #[error("volume {volume} does not belong to claim {claim}")]
     NotOurs { volume: String, claim: Key },
+    #[error("{0}")]
+    Refused(&'static str),
     #[error("volume {0} is of a kind that this node cannot mount")]
     UnknownKind(String),
     #[error("volume {name:?} is {}, but the pod uses it as {}", mode_words(*has), mode_words(*wants))]
@@ -177,7 +178,7 @@ impl Pods {
         match source {
             Source::EmptyDir(source) => Ok(Place::At(local.empty_dir(&volume.name, source)?)),
             Source::Files(files) => {
-                let written = local.files(volume, files).await?;
+                let written = local.files(volume, files, Freshness::Live).await?;
                 if let (Some(at), Some(record)) = (written.renew_at, self.records().get_mut(uid)) {
                     record.renew.insert(volume.name.clone(), at);
                 }
@@ -200,6 +201,7 @@ impl Pods {
                 let made = volumes::inline_volume(pod, uid, &volume.name, source);
                 self.place_bound(uid, pod, made, source.read_only, Lifetime::Ephemeral)
             }
+            Source::Refused(why) => Err(SetUpError::Refused(why)),
             Source::Unknown => Err(SetUpError::UnknownKind(volume.name.clone())),
         }
     }
@@ -207,35 +209,43 @@ impl Pods {
     fn local<'p>(&'p self, uid: &'p PodUid, pod: &'p Pod) -> Local<'p> {
         Local {
             layout: &self.parts.layout,
-            cluster: &self.parts.cluster,
+            sources: &self.parts.sources,
             pod,
             uid,
             now: self.parts.clock.now(),
         }
     }
 
-    /// Writes the volumes anew whose tokens are about to end. One that can't be written keeps
-    /// its files and is tried again soon; the pod goes on meanwhile.
+    /// Writes the volumes anew whose tokens are about to end, or whose sources have changed. One
+    /// that can't be written keeps its files and is tried again soon; the pod goes on meanwhile.
     pub(super) async fn renew(&self, uid: &PodUid, pod: &Pod) {
         let local = self.local(uid, pod);
-        let due: Vec<String> = match self.records().get(uid) {
+        let due: BTreeSet<String> = match self.records().get_mut(uid) {
             Some(record) => {
                 let due = record.renew.iter().filter(|(_, at)| **at <= local.now);
-                due.map(|(name, _)| name.clone()).collect()
+                let due = due.map(|(name, _)| name.clone());
+                // Forgotten before the look: what changes after it is told anew.
+                due.chain(std::mem::take(&mut record.stale)).collect()
             }
             None => return,
         };
         for name in due {
             let volume = pod.spec.volumes.iter().find(|volume| volume.name == name);
             let again = match volume.map(|volume| (volume, Source::of(volume))) {
-                Some((volume, Source::Files(files))) => match local.files(volume, files).await {
-                    Ok(written) => written.renew_at,
-                    Err(error) => {
-                        let error = chain(&error);
-                        warn!(pod = %pod.metadata.key(), volume = name, error, "could not renew a token");
-                        local.now.checked_add(RENEW_AGAIN).ok()
+                Some((volume, Source::Files(files))) => {
+                    match local.files(volume, files, Freshness::Followed).await {
+                        Ok(written) => written.renew_at,
+                        Err(error) => {
+                            let message = format!(
+                                "MountVolume.SetUp failed for volume {name:?} : {}",
+                                chain(&error)
+                            );
+                            let (warning, reason) = (EventType::Warning, "FailedMount");
+                            self.parts.recorder.say(pod, warning, reason, message);
+                            local.now.checked_add(RENEW_AGAIN).ok()
+                        }
                     }
-                },
+                }
                 _ => None,
             };
             if let Some(record) = self.records().get_mut(uid) {

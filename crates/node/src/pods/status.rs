@@ -73,6 +73,8 @@ pub(super) fn status(pod: &Pod, uid: &PodUid, record: &Record, view: &View) -> P
     );
     PodStatus {
         phase: Some(phase),
+        reason: String::new(),
+        message: String::new(),
         conditions,
         start_time: pod.status.start_time.or(record.seen_at.map(seconds)),
         init_container_statuses: init,

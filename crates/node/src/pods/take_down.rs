@@ -21,7 +21,9 @@ impl Pods {
             record.released = true;
             record.volumes_ready = false;
             record.renew.clear();
+            record.stale.clear();
         }
+        self.parts.sources.release(uid);
         None
     }
 

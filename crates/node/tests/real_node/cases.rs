@@ -19,6 +19,10 @@ use super::csi::{
     a_driver_gets_what_it_asks_for_and_is_asked_again, a_driver_that_sets_the_group_is_told_it,
     a_failed_repetition_takes_nothing_from_a_running_pod,
 };
+use super::files::{
+    a_pod_starts_as_soon_as_its_config_map_comes, files_follow_what_they_come_from,
+    what_never_changes_is_not_watched,
+};
 use super::groups::{
     a_pods_group_owns_its_volume_and_a_restart_does_not_walk_again,
     a_volume_that_hangs_is_left_alone_and_others_go_on,
@@ -61,6 +65,9 @@ cases![
     nothing_is_unmounted_while_the_api_server_cannot_be_reached,
     a_pod_that_is_ending_keeps_its_volume_until_its_processes_are_gone,
     the_role_may_be_killed_at_every_call_to_the_driver,
+    files_follow_what_they_come_from,
+    a_pod_starts_as_soon_as_its_config_map_comes,
+    what_never_changes_is_not_watched,
 ];
 
 fn shell(script: &str) -> serde_json::Value {

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 mod cases;
 mod crashes;
 mod csi;
+mod files;
 mod groups;
 mod inline;
 mod mock;
