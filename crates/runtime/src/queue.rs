@@ -123,6 +123,17 @@ impl<T: Ord + Clone> Queue<T> {
         self.wake.notify_one();
     }
 
+    /// Ends all waits: what failed, and what was to be looked at later, is looked at soon.
+    pub fn hurry(&self) {
+        let mut state = self.lock();
+        state.due.clear();
+        for key in std::mem::take(&mut state.later).into_values() {
+            state.add(key);
+        }
+        drop(state);
+        self.wake.notify_one();
+    }
+
     /// How many keys wait for a turn now.
     pub fn depth(&self) -> usize {
         self.lock().ready.len()
@@ -185,8 +196,13 @@ impl<T: Ord + Clone> Queue<T> {
                 state.schedule(key, Instant::now() + delay);
             }
             Outcome::Retry => {
+                // A turn that an event brought before its wait was over is no further failure:
+                // a storm of events must not make the next wait any longer.
+                let early = state.due.contains_key(&key);
                 let failures = state.failures.entry(key.clone()).or_default();
-                *failures += 1;
+                if !early || *failures == 0 {
+                    *failures += 1;
+                }
                 let delay = self.backoff.after(*failures);
                 state.schedule(key, Instant::now() + delay);
             }

@@ -16,6 +16,7 @@ use prometheus_client::{
     metrics::{family::Family, gauge::Gauge},
     registry::Registry,
 };
+use tokio::time::Instant;
 use tonic::Code;
 
 /// What waits for somebody else is looked at this often even if no event tells.
@@ -132,7 +133,8 @@ impl RetryMetrics {
 struct Entry {
     failures: u32,
     setback: Setback,
-    /// Seconds since 1970.
+    until: Instant,
+    /// The same in seconds since 1970, for people.
     due: i64,
 }
 
@@ -207,27 +209,34 @@ impl Patience {
     }
 
     /// A try failed: how long to wait before the next.
+    ///
+    /// One that was made before its time, because something had changed, is no further failure:
+    /// its wait ends when it would have ended, or sooner.
     pub(crate) fn after(&self, who: &str, setback: Setback) -> Duration {
+        let now = Instant::now();
         let mut entries = self.lock();
-        let failures = match entries.get(who) {
+        let (failures, left) = match entries.get(who) {
+            None => (1, None),
             Some(entry) => {
                 self.ledger.waiting(entry.setback).dec();
-                entry.failures.saturating_add(1)
+                match entry.until.saturating_duration_since(now) {
+                    Duration::ZERO => (entry.failures.saturating_add(1), None),
+                    left => (entry.failures, Some(left)),
+                }
             }
-            None => 1,
         };
         let wait = setback.wait(self.retry, failures, who);
+        let wait = left.map_or(wait, |left| left.min(wait));
         let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
         let due = self.clock.now().as_second().saturating_add(seconds);
         self.ledger.waiting(setback).inc();
-        entries.insert(
-            who.to_owned(),
-            Entry {
-                failures,
-                setback,
-                due,
-            },
-        );
+        let entry = Entry {
+            failures,
+            setback,
+            until: now + wait,
+            due,
+        };
+        entries.insert(who.to_owned(), entry);
         self.ledger.tell_next(&entries);
         wait
     }

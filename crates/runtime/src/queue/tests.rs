@@ -48,6 +48,42 @@ async fn failures_wait_longer_each_time_and_success_forgets_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_storm_of_events_makes_no_wait_longer() {
+    let queue = queue();
+    let start = Instant::now();
+    queue.add("a");
+    assert_eq!(queue.next().await, "a");
+    queue.done("a", Outcome::Retry);
+    for _ in 0..10 {
+        queue.add("a");
+        assert_eq!(queue.next().await, "a");
+        queue.done("a", Outcome::Retry);
+    }
+    for waited in [1, 3, 7] {
+        assert_eq!(queue.next().await, "a");
+        assert_eq!(start.elapsed().as_secs(), waited);
+        queue.done("a", Outcome::Retry);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_hurry_all_waits_end_and_each_key_gets_one_turn() {
+    let queue = queue();
+    let start = Instant::now();
+    queue.add("a");
+    assert_eq!(queue.next().await, "a");
+    queue.done("a", Outcome::Retry);
+    queue.add_after("b", Duration::from_secs(500));
+    queue.hurry();
+    assert_eq!(queue.next().await, "a");
+    assert_eq!(queue.next().await, "b");
+    assert_eq!(start.elapsed().as_secs(), 0);
+    queue.done("a", Outcome::Done);
+    queue.done("b", Outcome::Done);
+    assert!(queue.is_idle());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_earliest_timer_holds() {
     let queue = queue();
     let start = Instant::now();

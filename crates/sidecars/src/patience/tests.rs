@@ -45,15 +45,16 @@ fn those_who_wait_for_one_volume_come_back_soon_and_one_by_one() {
 async fn who_waits_and_until_when_is_shown() {
     let mut registry = Registry::default();
     let patience = patience(&mut registry);
-    assert_eq!(patience.after("a", Setback::Failed).as_secs(), 1);
-    assert_eq!(patience.after("a", Setback::Failed).as_secs(), 2);
     assert_eq!(patience.after("b", Setback::Infeasible).as_secs(), 300);
+    assert_eq!(patience.after("a", Setback::Failed).as_secs(), 1);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(patience.after("a", Setback::Failed).as_secs(), 2);
     let text = shown(&registry);
     let has = |text: &str, line: &str| text.lines().any(|l| l == line);
     let failed = r#"orlop_retries_waiting{controller="test",reason="failed"}"#;
     let next = r#"orlop_next_retry_timestamp_seconds{controller="test"}"#;
     assert!(has(&text, &format!("{failed} 1")), "{text}");
-    assert!(has(&text, &format!("{next} 1002")), "{text}");
+    assert!(has(&text, &format!("{next} 1003")), "{text}");
     patience.forget("a");
     let text = shown(&registry);
     assert!(has(&text, &format!("{failed} 0")), "{text}");
@@ -64,4 +65,20 @@ async fn who_waits_and_until_when_is_shown() {
     let text = shown(&registry);
     assert!(has(&text, &format!("{failed} 0")), "{text}");
     assert!(has(&text, &format!("{next} 0")), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_failure_doubles_a_wait_once_however_often_it_is_looked_at() {
+    let patience = patience(&mut Registry::default());
+    assert_eq!(patience.after("a", Setback::Failed).as_secs(), 1);
+    let part = Duration::from_millis(50);
+    for looks in 1..20 {
+        tokio::time::advance(part).await;
+        let left = patience.after("a", Setback::Failed);
+        assert_eq!(left, Duration::from_secs(1) - part * looks);
+    }
+    for wait in [2, 4, 8] {
+        tokio::time::advance(Duration::from_secs(wait)).await;
+        assert_eq!(patience.after("a", Setback::Failed).as_secs(), wait);
+    }
 }
