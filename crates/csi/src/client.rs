@@ -6,11 +6,12 @@
 //! never shows a request's body.
 
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
@@ -19,8 +20,10 @@ use tracing::Instrument;
 use crate::method::{CsiRequest, Streams, Unary};
 use crate::metrics::{Measured, Metrics};
 use crate::secrets::Sensitive;
-use crate::{code_name, memory, proto};
+use crate::{Method, code_name, memory, proto};
 
+mod absences;
+mod acquaintance;
 mod call_error;
 mod calls;
 pub(crate) mod connection;
@@ -31,6 +34,7 @@ mod raw;
 mod reply;
 mod turns;
 
+pub use absences::Absences;
 pub use call_error::{CallError, Origin, Retry};
 pub use connection::{EndpointError, socket_path};
 pub use deadlines::Deadlines;
@@ -79,7 +83,10 @@ struct Known {
     /// With the connection that it was said over. Held while asking, so that
     /// many callers ask once.
     info: tokio::sync::Mutex<Option<(u64, Arc<DriverInfo>)>>,
-    name: Mutex<Option<Arc<str>>>,
+    /// How many calls found nobody there.
+    lost: watch::Sender<u64>,
+    /// Held by who looks out for the driver: one is enough.
+    lookout: tokio::sync::Mutex<()>,
 }
 
 impl Driver {
@@ -164,11 +171,7 @@ impl Driver {
         loop {
             let before = self.line.connections();
             let info = Arc::new(info::ask(self).await?);
-            *self
-                .known
-                .name
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = Some(info.name.as_str().into());
+            self.line.acquaintance.met(&info.name);
             // Answers of two driver processes must not be mixed: all must have
             // come over one connection, be it the one that the first made.
             let after = self.line.connections();
@@ -198,6 +201,11 @@ impl Driver {
             tokio::time::sleep(wait).await;
             wait = LONGEST_PROBE_WAIT.min(wait * 2);
         }
+    }
+
+    /// Tells of times in which the driver was away, from now on.
+    pub fn absences(&self) -> Absences {
+        Absences::of(self.clone(), self.known.lost.subscribe())
     }
 
     /// Makes a call that has one reply.
@@ -312,17 +320,18 @@ impl Driver {
 
     /// Measures and logs a finished call, and turns its status into its meaning.
     fn conclude<T>(&self, call: &Outgoing, outcome: Result<T, Status>) -> Result<T, CallError> {
-        let outcome = outcome
-            .map_err(|status| CallError::from_status(call.site.method, &status, &call.sensitive));
+        let method = call.site.method;
+        let outcome = outcome.map_err(|status| {
+            // A probe is how the driver is waited for.
+            if Origin::of(&status) == Origin::Connection && method != Method::Probe {
+                self.known.lost.send_modify(|lost| *lost += 1);
+            }
+            CallError::from_status(method, &status, &call.sensitive)
+        });
         let code = outcome.as_ref().err().map_or(Code::Ok, |error| error.code);
         let took = call.started.elapsed();
         if let Some(metrics) = &self.metrics {
-            let driver = self
-                .known
-                .name
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone();
+            let driver = self.line.acquaintance.name();
             metrics.observe(&Measured {
                 driver: driver.as_deref().unwrap_or(NAMELESS),
                 path: call.site.method.path(),
@@ -347,12 +356,7 @@ impl Driver {
 
 impl std::fmt::Debug for Driver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = self
-            .known
-            .name
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let name = self.line.acquaintance.name();
         f.debug_struct("Driver")
             .field("name", &name)
             .field("connections", &self.line.connections())

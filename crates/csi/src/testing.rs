@@ -1,8 +1,8 @@
 //! A small driver for this crate's tests, and the proto as data.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use prost::Message as _;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
@@ -33,6 +33,8 @@ pub(crate) struct Fake(pub(crate) Arc<State>);
 
 #[derive(Default)]
 pub(crate) struct State {
+    /// Its name, if it isn't `fake.orlop.io`.
+    pub(crate) name: Mutex<String>,
     /// Times that the name was asked for.
     pub(crate) asked: AtomicUsize,
     /// Probes that are answered with "not ready" before one says "ready".
@@ -51,8 +53,12 @@ impl Identity for Fake {
         _: Request<GetPluginInfoRequest>,
     ) -> Result<Response<GetPluginInfoResponse>, Status> {
         self.0.asked.fetch_add(1, Ordering::SeqCst);
+        let name = match self.0.name.lock().expect("no test panics with it").as_str() {
+            "" => "fake.orlop.io".to_owned(),
+            name => name.to_owned(),
+        };
         Ok(Response::new(GetPluginInfoResponse {
-            name: "fake.orlop.io".into(),
+            name,
             vendor_version: "7".into(),
             ..Default::default()
         }))

@@ -330,6 +330,13 @@ impl Cluster {
     }
 
     /// Opens a watch; the body never ends by itself before the server's time-out.
+    /// Whether objects of a kind may be watched; any other trouble is left to who watches them.
+    pub async fn may_watch<K: Kind>(&self) -> bool {
+        let all = Collection::of::<K>(None);
+        let watched = self.watch(&all, "timeoutSeconds=1").await;
+        !watched.is_err_and(|error| error.is_forbidden())
+    }
+
     pub(crate) async fn watch(&self, at: &Collection, query: &str) -> Result<Body, ApiError> {
         let mut call = Call::list(at);
         call.verb = "watch";

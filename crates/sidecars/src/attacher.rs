@@ -17,6 +17,7 @@ use orlop_runtime::{Backoff, Change, Process, Queue, work};
 use tracing::info;
 
 use crate::{
+    homecoming::hurry_when_back,
     patience::{Patience, RetryMetrics},
     provisioner::introduce,
 };
@@ -110,10 +111,11 @@ async fn run(process: &Process, driver: Driver, info: &DriverInfo, config: Confi
         process.clock,
         config.metrics.clone(),
     );
+    let retry = config.retry;
     let attachments = attachments::Attachments {
         cluster: process.cluster.clone(),
         clock: process.clock,
-        driver,
+        driver: driver.clone(),
         name: info.name.clone(),
         handling,
         finalizer: finalizer.clone(),
@@ -137,6 +139,7 @@ async fn run(process: &Process, driver: Driver, info: &DriverInfo, config: Confi
         lanes.work(Lane::Detach, workers, |name| attachments.turn(name)),
         work(volume_queue, workers, |name| volumes.turn(name)),
         reconciler.run(&lanes),
+        hurry_when_back(&driver, retry, || lanes.hurry()),
     );
 }
 

@@ -11,6 +11,7 @@ mod capability;
 pub mod capacity;
 mod credentials;
 pub mod health;
+mod homecoming;
 mod insist;
 pub mod leaks;
 pub mod listing;

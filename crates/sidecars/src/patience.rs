@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tonic::Code;
 
 /// What waits for somebody else is looked at this often even if no event tells.
-const UNTOLD: Duration = Duration::from_secs(30);
+pub(crate) const UNTOLD: Duration = Duration::from_secs(30);
 
 /// The longest wait for another call on the same volume to end. Many may wait for one volume, and
 /// only one of them gets its turn at a time.

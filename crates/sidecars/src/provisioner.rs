@@ -20,7 +20,7 @@ use orlop_runtime::{Backoff, Change, Outcome, Process, Queue, work};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use crate::patience::Patience;
+use crate::{homecoming::hurry_when_back, patience::Patience};
 
 mod bids;
 mod claims;
@@ -222,7 +222,7 @@ async fn run(
     let claim_queue = Queue::new(config.retry).measured(&process.metrics, "claims");
     let volume_queue = Queue::new(config.retry).measured(&process.metrics, "volumes");
     let source_queue = Queue::new(config.retry);
-    let workers = config.workers;
+    let (workers, retry) = (config.workers, config.retry);
     let patience = Patience::new(
         "provisioner",
         config.retry,
@@ -242,6 +242,7 @@ async fn run(
             source::ModeGuard::Off
         },
         across: config.cross_namespace_sources,
+        readiness: sources::Readiness::new(process, needed.clone(), &claim_queue),
     });
     let prepare = prepare::Prepare {
         cluster: process.cluster.clone(),
@@ -277,7 +278,7 @@ async fn run(
     };
     let volumes = volumes::Volumes {
         cluster: process.cluster.clone(),
-        driver,
+        driver: driver.clone(),
         name: info.name.clone(),
         place,
         volumes: process.cache(),
@@ -297,9 +298,14 @@ async fn run(
     feed_volumes(process, &claim_queue, &volume_queue, &info.name);
     claims.synced().await;
     process.cache::<VolumeAttachment>().synced().await;
+    let hurry = || {
+        claim_queue.hurry();
+        volume_queue.hurry();
+    };
     tokio::join!(
-        work(claim_queue, workers, |key| claims.turn(key)),
-        work(volume_queue, workers, |name| volumes.turn(name)),
+        work(claim_queue.clone(), workers, |key| claims.turn(key)),
+        work(volume_queue.clone(), workers, |name| volumes.turn(name)),
+        hurry_when_back(&driver, retry, hurry),
         sources.sweep(sweep_every, &source_queue),
         work(source_queue.clone(), 1, |origin| sources.turn(origin)),
     );

@@ -27,7 +27,10 @@ use orlop_model::{Claim, Key, Kind, Volume, VolumeAttributesClass};
 use orlop_runtime::{Backoff, Cache, Change, Outcome, Process, Queue, work};
 use tracing::{info, warn};
 
-use crate::provisioner::{introduce, place_of};
+use crate::{
+    homecoming::hurry_when_back,
+    provisioner::{introduce, place_of},
+};
 
 mod area;
 mod attributes;
@@ -136,7 +139,10 @@ async fn run(
         feed(process, &queue, &info.name, growth::stirs);
         process.cache::<Claim>().synced().await;
         process.cache::<Volume>().synced().await;
-        work(queue, config.workers, |key| growth.turn(key)).await;
+        tokio::join!(
+            work(queue.clone(), config.workers, |key| growth.turn(key)),
+            hurry_when_back(&driver, config.retry, || queue.hurry()),
+        );
     };
     let modifying = async {
         if !modifies {
@@ -163,7 +169,10 @@ async fn run(
         process.cache::<Volume>().synced().await;
         // An API server without the kind never gets further than this; growth goes on.
         classes.synced().await;
-        work(queue, config.workers, |key| attributes.turn(key)).await;
+        tokio::join!(
+            work(queue.clone(), config.workers, |key| attributes.turn(key)),
+            hurry_when_back(&driver, config.retry, || queue.hurry()),
+        );
     };
     tokio::join!(resizing, modifying);
 }

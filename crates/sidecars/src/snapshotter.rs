@@ -27,6 +27,7 @@ use orlop_runtime::{Backoff, Change, Outcome, Process, Queue, Recorder, work};
 use tracing::info;
 
 use crate::{
+    homecoming::hurry_when_back,
     patience::{Patience, RetryMetrics},
     provisioner::introduce,
     served::until_served,
@@ -36,10 +37,12 @@ mod content;
 mod decide;
 mod desk;
 mod group;
+mod orphans;
 mod single;
 
 use content::Content;
 use desk::Desk;
+use orphans::UnderWay;
 
 /// Look again at once: what was decided on had changed.
 const AGAIN: Outcome = Outcome::After(Duration::ZERO);
@@ -142,16 +145,20 @@ async fn run<K: Content>(
             process.clock,
             config.metrics.clone(),
         ),
+        under_way: UnderWay::default(),
         config: config.clone(),
     };
     let queue = Queue::<Key>::new(config.retry).measured(&process.metrics, K::NAMES.queue);
     let (wake, name) = (queue.clone(), info.name.clone());
     desk.contents.subscribe(move |change| {
-        if let Change::Applied { old, new } = change
-            && new.driver() == name
-            && old.is_none_or(|old| stirs(&**old, new))
-        {
-            wake.add(new.key());
+        let content = change.object();
+        let look = match change {
+            Change::Applied { old, new } => old.is_none_or(|old| stirs(&**old, new)),
+            // A cut may be under way for it.
+            Change::Deleted(_) => true,
+        };
+        if look && content.driver() == name {
+            wake.add(content.key());
         }
     });
     // A content that waits for its class, or for another one, is woken by it.
@@ -168,7 +175,10 @@ async fn run<K: Content>(
     });
     desk.contents.synced().await;
     desk.classes.synced().await;
-    work(queue, config.workers, |key| desk.turn(key)).await;
+    tokio::join!(
+        work(queue.clone(), config.workers, |key| desk.turn(key)),
+        hurry_when_back(driver, config.retry, || queue.hurry()),
+    );
 }
 
 /// Whether a change can change what is decided. What we write ourselves must not cut a backoff

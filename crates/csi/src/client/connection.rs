@@ -11,6 +11,7 @@ use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
+use super::acquaintance::Acquaintance;
 use crate::memory;
 
 /// Every peer accepts it; grpc-go and tonic refuse a path as `:authority`.
@@ -69,11 +70,12 @@ pub fn socket_path(endpoint: &str) -> Result<PathBuf, EndpointError> {
     Ok(path.into())
 }
 
-/// A channel and the number of connections that it has made so far.
+/// A channel, the number of connections that it has made so far, and whom it leads to.
 #[derive(Clone)]
 pub(crate) struct Line {
     pub(crate) channel: Channel,
     made: Arc<AtomicU64>,
+    pub(super) acquaintance: Acquaintance,
 }
 
 impl Line {
@@ -95,6 +97,7 @@ impl Line {
         Self {
             channel,
             made: Arc::default(),
+            acquaintance: Acquaintance::default(),
         }
     }
 
@@ -110,21 +113,32 @@ impl Line {
         F: Future<Output = io::Result<S>> + Send + 'static,
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
-        let made = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&made);
-        // No HTTP/2 keepalive: grpc-go answers eager pings with GOAWAY, and a
-        // unix socket says by itself when the peer is gone.
-        let channel = Endpoint::from_static(ORIGIN)
-            .http2_max_header_list_size(LARGEST_HEADERS)
-            .connect_with_connector_lazy(service_fn(move |_| {
-                let connecting = dial();
-                let counted = Arc::clone(&counted);
-                async move {
-                    let stream = connecting.await?;
-                    counted.fetch_add(1, Ordering::AcqRel);
-                    Ok::<_, io::Error>(TokioIo::new(stream))
-                }
-            }));
-        Self { channel, made }
+        let (made, dial) = (Arc::new(AtomicU64::new(0)), Arc::new(dial));
+        let acquaintance = Acquaintance::default();
+        let (counted, met) = (Arc::clone(&made), acquaintance.clone());
+        let channel = endpoint().connect_with_connector_lazy(service_fn(move |_| {
+            let (dial, counted, met) = (Arc::clone(&dial), Arc::clone(&counted), met.clone());
+            async move {
+                let stream = dial().await?;
+                // Asked over a connection that was made later: whoever answers there has
+                // taken the place of whoever is at the end of ours, or is the same.
+                met.recognize(&*dial).await?;
+                counted.fetch_add(1, Ordering::AcqRel);
+                Ok::<_, io::Error>(TokioIo::new(stream))
+            }
+        }));
+        Self {
+            channel,
+            made,
+            acquaintance,
+        }
     }
+}
+
+/// What every connection has in common.
+///
+/// No HTTP/2 keepalive: grpc-go answers eager pings with GOAWAY, and a unix
+/// socket says by itself when the peer is gone.
+pub(super) fn endpoint() -> Endpoint {
+    Endpoint::from_static(ORIGIN).http2_max_header_list_size(LARGEST_HEADERS)
 }

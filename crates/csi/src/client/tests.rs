@@ -1,12 +1,13 @@
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use prometheus_client::registry::Registry;
 
 use super::*;
+use crate::Secrets;
 use crate::metrics::Side;
 use crate::server::Services;
 use crate::testing::{Fake, volume};
-use crate::{Method, Secrets};
 
 #[test]
 fn an_endpoint_is_a_unix_socket() {
@@ -81,7 +82,59 @@ async fn a_driver_that_came_back_is_asked_anew() {
     driver.create_volume(volume("v")).await.unwrap();
     driver.info().await.unwrap();
     driver.info().await.unwrap();
-    assert_eq!(fake.0.asked.load(Ordering::SeqCst), 2);
+    // Once when it was known again, before the call.
+    assert_eq!(fake.0.asked.load(Ordering::SeqCst), 3);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_driver_at_the_same_socket_is_not_worked_with() {
+    let fake = Fake::default();
+    let socket = memory::Socket::new();
+    let running = fake.start_at(&socket);
+    let driver = Driver::in_memory(&socket);
+    driver.info().await.unwrap();
+    running.stop().await;
+
+    let stranger = Fake::default();
+    *stranger.0.name.lock().unwrap() = "other.orlop.io".into();
+    let running = stranger.start_at(&socket);
+    let error = driver.create_volume(volume("v")).await.unwrap_err();
+    assert_eq!(
+        (error.code, error.retry),
+        (Code::Unavailable, Retry::Uncertain),
+        "{error}"
+    );
+    for word in ["other.orlop.io", "fake.orlop.io", "restart"] {
+        assert!(error.message.contains(word), "{error}");
+    }
+    assert!(driver.probe(proto::ProbeRequest {}).await.is_err());
+    assert_eq!(stranger.0.begun.load(Ordering::SeqCst), 0, "it was called");
+    running.stop().await;
+
+    let running = fake.start_at(&socket);
+    driver.create_volume(volume("v")).await.unwrap();
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_an_absence_is_told_once() {
+    let fake = Fake::default();
+    let socket = memory::Socket::new();
+    let driver = Driver::in_memory(&socket);
+    let mut absences = driver.absences();
+    let limit = Duration::from_secs(60);
+    let early = tokio::time::timeout(limit, absences.over()).await;
+    assert!(early.is_err(), "nobody has asked for the driver");
+    driver.create_volume(volume("v")).await.unwrap_err();
+    let early = tokio::time::timeout(limit, absences.over()).await;
+    assert!(early.is_err(), "it is away");
+    driver.create_volume(volume("v")).await.unwrap_err();
+    let running = fake.start_at(&socket);
+    tokio::time::timeout(limit, absences.over()).await.unwrap();
+    driver.create_volume(volume("v")).await.unwrap();
+    let again = tokio::time::timeout(limit, absences.over()).await;
+    assert!(again.is_err(), "it is there all the time");
     running.stop().await;
 }
 

@@ -63,6 +63,12 @@ impl Lanes {
         self.queue(lane).add(attachment.metadata.name.clone());
     }
 
+    /// Ends all waits.
+    pub(super) fn hurry(&self) {
+        self.attach.hurry();
+        self.detach.hurry();
+    }
+
     fn queue(&self, lane: Lane) -> &Queue<String> {
         match lane {
             Lane::Attach => &self.attach,

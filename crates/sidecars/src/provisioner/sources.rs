@@ -4,7 +4,7 @@
 //! needs them any more: found by the claims' own changes, and for what a crash left behind
 //! by a look at all snapshots now and then.
 
-use std::time::Duration;
+use std::{sync::Once, time::Duration};
 
 use orlop_model::{
     Claim, Kind, ReferenceGrant, Volume, VolumeSnapshot, VolumeSnapshotContent,
@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use super::source::{self, Content, ModeGuard, Origin, SourceError, Wish};
-use crate::insist::insist;
+use crate::{insist::insist, patience::UNTOLD, served::until_served};
 
 /// What sources are looked after with.
 pub(super) struct Sources {
@@ -31,6 +31,60 @@ pub(super) struct Sources {
     pub(super) guard: ModeGuard,
     /// Whether other namespaces may be named.
     pub(super) across: bool,
+    pub(super) readiness: Readiness,
+}
+
+/// Wakes claims up whose snapshot is ready now. Snapshots are watched only once a claim waits for
+/// one: most drivers' claims never do.
+pub(super) struct Readiness {
+    process: Process,
+    needed: Index<Claim>,
+    wake: Queue<orlop_model::Key>,
+    begun: Once,
+}
+
+impl Readiness {
+    pub(super) fn new(
+        process: &Process,
+        needed: Index<Claim>,
+        wake: &Queue<orlop_model::Key>,
+    ) -> Self {
+        Self {
+            process: process.clone(),
+            needed,
+            wake: wake.clone(),
+            begun: Once::new(),
+        }
+    }
+
+    /// A claim waits for its snapshot.
+    fn awaited(&self) {
+        self.begun.call_once(|| {
+            let (process, needed, wake) =
+                (self.process.clone(), self.needed.clone(), self.wake.clone());
+            self.process.spawn("snapshots that are waited for", async move {
+                until_served::<VolumeSnapshot>(&process.cluster).await;
+                if !process.cluster.may_watch::<VolumeSnapshot>().await {
+                    info!(
+                        "VolumeSnapshots may not be watched: claims that wait for one are looked \
+                         at every {} s",
+                        UNTOLD.as_secs()
+                    );
+                    return;
+                }
+                process.cache::<VolumeSnapshot>().subscribe(move |change| {
+                    if let Change::Applied { old, new } = change
+                        && new.is_ready()
+                        && !old.is_some_and(|old| old.is_ready())
+                    {
+                        let origin = Origin::Snapshot(Kind::key(&***new)).to_string();
+                        let waiting = needed.get(&origin);
+                        waiting.iter().for_each(|claim| wake.add(claim.key()));
+                    }
+                });
+            });
+        });
+    }
 }
 
 /// Why a source can't be used now.
@@ -76,6 +130,9 @@ impl Sources {
             }
             Origin::Snapshot(key) => {
                 let found = self.cluster.get::<VolumeSnapshot>(key).await?;
+                if !found.as_ref().is_some_and(VolumeSnapshot::is_ready) {
+                    self.readiness.awaited();
+                }
                 let found = found.ok_or_else(missing)?;
                 let content = match found.bound_content() {
                     None => None,

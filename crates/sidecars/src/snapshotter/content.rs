@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use orlop_csi::{CallError, Secrets};
+use orlop_csi::{CallError, Retry, Secrets};
 use orlop_model::{Kind, volume::SecretRef};
 use serde_json::Value;
 use tonic::Code;
@@ -65,11 +65,22 @@ pub(super) trait Content: Kind {
         content: &Self,
         secrets: Secrets,
     ) -> impl Future<Output = Result<Self::Told, Failure>> + Send;
+    /// What the driver calls it and its members, from wherever that is known.
+    fn handles(&self) -> Handles;
+    /// The same, from what the driver told.
+    fn named(told: &Self::Told) -> Handles;
     fn delete(
         desk: &Desk<Self>,
-        content: &Self,
+        handles: Handles,
         secrets: Secrets,
     ) -> impl Future<Output = Result<(), CallError>> + Send;
+}
+
+/// The driver's ids of a snapshot, or of a group and its members.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Handles {
+    pub(super) id: String,
+    pub(super) members: Vec<String>,
 }
 
 /// What a cut is asked for with.
@@ -101,6 +112,17 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// Whether a cut that failed so has made nothing, and won't; `afresh` if none was asked for before.
+    pub(super) fn is_the_end(&self, afresh: bool) -> bool {
+        match self {
+            // Too busy, or full: a first call that is turned away for it began nothing.
+            Self::Driver(error) if error.code == Code::ResourceExhausted => afresh,
+            Self::Driver(error) => error.retry != Retry::Uncertain,
+            // It has made something that it can't name.
+            _ => false,
+        }
+    }
+
     /// How long to wait after it.
     pub(super) fn setback(&self) -> Setback {
         match self {

@@ -2,20 +2,20 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use orlop_csi::{Driver, DriverInfo, Retry, Secrets};
+use orlop_csi::{Driver, DriverInfo, Secrets};
 use orlop_model::{Key, volume::SecretRef, well_known::SNAPSHOT_MANAGED_BY};
 use orlop_runtime::{
     ApiError, Cache, Clock, Cluster, EventType, Message, Outcome, Patch, Recorder,
     without_finalizer,
 };
 use serde_json::{Value, json};
-use tonic::Code;
 use tracing::info;
 
 use super::{
     AGAIN, Config,
     content::{Content, Failure, Order, of_call, of_credentials},
     decide::{Step, decide},
+    orphans::UnderWay,
 };
 use crate::{
     credentials::{self, CredentialsError},
@@ -35,6 +35,7 @@ pub(super) struct Desk<K: Content> {
     pub(super) classes: Cache<K::Class>,
     pub(super) recorder: Recorder,
     pub(super) patience: Patience,
+    pub(super) under_way: UnderWay<K>,
     pub(super) config: Config,
 }
 
@@ -42,7 +43,14 @@ impl<K: Content> Desk<K> {
     /// One look at one content.
     pub(super) async fn turn(&self, key: Key) -> Outcome {
         let who = key.to_string();
-        let Some(content) = self.contents.get(&key) else {
+        let content = self.contents.get(&key);
+        if let Some(orphan) = self
+            .under_way
+            .orphan(&key, content.as_deref(), &self.config)
+        {
+            return self.patience.conclude(&who, self.undo(&orphan).await);
+        }
+        let Some(content) = content else {
             self.patience.forget(&who);
             return Outcome::Done;
         };
@@ -95,20 +103,17 @@ impl<K: Content> Desk<K> {
         let Some(content) = self.begin(content).await? else {
             return Ok(AGAIN);
         };
+        self.under_way.begun(&content);
         match K::cut(self, &content, order).await {
             Ok(told) => {
                 info!(content = %content.key(), volumes = content.volumes(), "cut");
+                self.under_way.made(&content, K::named(&told));
                 self.record(&content, &told).await
             }
             Err(failure) => {
-                let over = match &failure {
-                    // Too busy, or full: a first call that is turned away for it began nothing.
-                    Failure::Driver(error) if error.code == Code::ResourceExhausted => afresh,
-                    Failure::Driver(error) => error.retry != Retry::Uncertain,
-                    // It has made something that it can't name.
-                    _ => false,
-                };
+                let over = failure.is_the_end(afresh);
                 if over && !content.view().handle {
+                    self.under_way.over(&content.key());
                     let tidied = self.tidy(&content).await?;
                     if tidied.is_none_or(|now| now.meta().is_deleting()) {
                         return Ok(AGAIN);
@@ -127,7 +132,7 @@ impl<K: Content> Desk<K> {
     }
 
     /// What the driver is asked for. Reads, and changes nothing.
-    async fn order(&self, content: &K) -> Result<Order, Failure> {
+    pub(super) async fn order(&self, content: &K) -> Result<Order, Failure> {
         let name = content.name(&self.config).ok_or(Failure::Unbound)?;
         let mut parameters = match self.class(content).await? {
             Some(class) => for_driver(K::parameters(&class))?,
@@ -212,7 +217,7 @@ impl<K: Content> Desk<K> {
     }
 
     /// Takes the live object in, if there is one.
-    async fn look_again(&self, key: &Key) -> Result<(), ApiError> {
+    pub(super) async fn look_again(&self, key: &Key) -> Result<(), ApiError> {
         let live = self.cluster.get::<K>(key).await?;
         self.take(live);
         Ok(())
@@ -232,8 +237,10 @@ impl<K: Content> Desk<K> {
             Some(Patch::merge_on(live, json!({"status": status})))
         };
         let Some(recorded) = insist_status(&self.cluster, content, tell).await? else {
+            // Its end brings another turn, in which what was cut for it is undone.
             return Ok(Outcome::Done);
         };
+        self.under_way.over(&recorded.key());
         self.contents.absorb(recorded.clone());
         self.tidy(&recorded).await?;
         Ok(if recorded.meta().is_deleting() {
@@ -260,7 +267,7 @@ impl<K: Content> Desk<K> {
     }
 
     /// How long a content waits that met this.
-    fn wait(&self, content: &K, setback: Setback) -> Duration {
+    pub(super) fn wait(&self, content: &K, setback: Setback) -> Duration {
         self.patience.after(&content.key().to_string(), setback)
     }
 
@@ -315,7 +322,7 @@ impl<K: Content> Desk<K> {
                 return say(text, of_credentials(&error));
             }
         };
-        if let Err(error) = K::delete(self, &content, secrets).await {
+        if let Err(error) = K::delete(self, content.handles(), secrets).await {
             let text = format!("Failed to delete {}: {error}", K::NAMES.word);
             return say(text, of_call(&error));
         }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Config,
-    content::{Content, Failure, Names, Order, name, nanoseconds},
+    content::{Content, Failure, Handles, Names, Order, name, nanoseconds},
     decide::{Origin, View},
     desk::Desk,
 };
@@ -64,18 +64,6 @@ impl Told {
         };
         self.members.iter().map(member).collect()
     }
-}
-
-/// The group's id and its members', from wherever they are known.
-fn handles(content: &VolumeGroupSnapshotContent) -> (String, Vec<String>) {
-    let source = content.spec.source.group_snapshot_handles.as_ref();
-    let told = content.handle();
-    let id = told.or(source.map(|source| source.volume_group_snapshot_handle.as_str()));
-    let members = match content.members() {
-        [] => source.map_or_else(Vec::new, |source| source.volume_snapshot_handles.clone()),
-        told => told.iter().map(|one| one.snapshot_handle.clone()).collect(),
-    };
-    (id.unwrap_or_default().to_owned(), members)
 }
 
 impl Content for VolumeGroupSnapshotContent {
@@ -216,21 +204,46 @@ impl Content for VolumeGroupSnapshotContent {
     }
 
     async fn ask(desk: &Desk<Self>, content: &Self, secrets: Secrets) -> Result<Told, Failure> {
-        let (group_snapshot_id, snapshot_ids) = handles(content);
+        let Handles { id, members } = content.handles();
         let request = proto::GetVolumeGroupSnapshotRequest {
-            group_snapshot_id,
-            snapshot_ids,
+            group_snapshot_id: id,
+            snapshot_ids: members,
             secrets: secrets.into_request(),
         };
         let reply = desk.driver.get_volume_group_snapshot(request).await?;
         Told::of(reply.group_snapshot)
     }
 
-    async fn delete(desk: &Desk<Self>, content: &Self, secrets: Secrets) -> Result<(), CallError> {
-        let (group_snapshot_id, snapshot_ids) = handles(content);
+    fn handles(&self) -> Handles {
+        let source = self.spec.source.group_snapshot_handles.as_ref();
+        let told = self.handle();
+        let id = told.or(source.map(|source| source.volume_group_snapshot_handle.as_str()));
+        let members = match self.members() {
+            [] => source.map_or_else(Vec::new, |source| source.volume_snapshot_handles.clone()),
+            told => told.iter().map(|one| one.snapshot_handle.clone()).collect(),
+        };
+        Handles {
+            id: id.unwrap_or_default().to_owned(),
+            members,
+        }
+    }
+
+    fn named(told: &Told) -> Handles {
+        let members = told.members.iter();
+        Handles {
+            id: told.id.clone(),
+            members: members.map(|one| one.snapshot_id.clone()).collect(),
+        }
+    }
+
+    async fn delete(
+        desk: &Desk<Self>,
+        handles: Handles,
+        secrets: Secrets,
+    ) -> Result<(), CallError> {
         let request = proto::DeleteVolumeGroupSnapshotRequest {
-            group_snapshot_id,
-            snapshot_ids,
+            group_snapshot_id: handles.id,
+            snapshot_ids: handles.members,
             secrets: secrets.into_request(),
         };
         desk.driver

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Config,
-    content::{Content, Failure, Names, Order, name, nanoseconds},
+    content::{Content, Failure, Handles, Names, Order, name, nanoseconds},
     decide::{Origin, View},
     desk::Desk,
 };
@@ -214,9 +214,27 @@ impl Content for VolumeSnapshotContent {
         }
     }
 
-    async fn delete(desk: &Desk<Self>, content: &Self, secrets: Secrets) -> Result<(), CallError> {
+    fn handles(&self) -> Handles {
+        Handles {
+            id: handle(self),
+            members: Vec::new(),
+        }
+    }
+
+    fn named(told: &Told) -> Handles {
+        Handles {
+            id: told.id.clone(),
+            members: Vec::new(),
+        }
+    }
+
+    async fn delete(
+        desk: &Desk<Self>,
+        handles: Handles,
+        secrets: Secrets,
+    ) -> Result<(), CallError> {
         let request = proto::DeleteSnapshotRequest {
-            snapshot_id: handle(content),
+            snapshot_id: handles.id,
             secrets: secrets.into_request(),
         };
         desk.driver.delete_snapshot(request).await.map(|_| ())

@@ -14,6 +14,7 @@ use orlop_csi::{
     },
     server::Services,
 };
+use tokio::{sync::oneshot, task::JoinHandle};
 use tonic::{Code, Request, Response, Status, async_trait};
 
 use crate::cuts::Cuts;
@@ -50,6 +51,7 @@ pub(crate) struct State {
     pub(crate) expand: VecDeque<Mishap>,
     pub(crate) modify: VecDeque<Mishap>,
     pub(crate) capabilities: Vec<controller_capability::rpc::Type>,
+    pub(crate) name: String,
     pub(crate) topology: bool,
     /// Whether the driver forgets to say what it made.
     pub(crate) nameless: bool,
@@ -82,6 +84,13 @@ pub(crate) struct State {
 pub(crate) struct Fake {
     state: Arc<Mutex<State>>,
     socket: memory::Socket,
+    server: Arc<Mutex<Option<Server>>>,
+}
+
+/// The driver's process, so to say.
+struct Server {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
 }
 
 impl Fake {
@@ -103,6 +112,7 @@ impl Fake {
                 Type::ListVolumes,
                 Type::ListVolumesPublishedNodes,
             ],
+            name: NAME.to_owned(),
             fills: true,
             node_part: true,
             most: i64::MAX,
@@ -111,18 +121,34 @@ impl Fake {
         let fake = Self {
             state: Arc::new(Mutex::new(state)),
             socket: memory::Socket::new(),
+            server: Arc::default(),
         };
-        let listener = fake.socket.bind().expect("nobody else listens");
-        let services = Services::new()
-            .identity(fake.clone())
-            .controller(fake.clone())
-            .node(fake.clone())
-            .group_controller(fake.clone());
-        tokio::spawn(async move {
-            let served = listener.serve(services, std::future::pending()).await;
-            served.expect("serving in memory can't fail");
-        });
+        fake.come_back();
         fake
+    }
+
+    /// Serves, after [`Fake::go_away`].
+    pub(crate) fn come_back(&self) {
+        let listener = self.socket.bind().expect("nobody else listens");
+        let services = Services::new()
+            .identity(self.clone())
+            .controller(self.clone())
+            .node(self.clone())
+            .group_controller(self.clone());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(async move {
+            let served = listener.serve(services, async { drop(stopped.await) });
+            served.await.expect("serving in memory can't fail");
+        });
+        *self.server.lock().expect("no test panics with it") = Some(Server { stop, task });
+    }
+
+    /// Serves no more, and breaks its connections.
+    pub(crate) async fn go_away(&self) {
+        let server = self.server.lock().expect("no test panics with it").take();
+        let Server { stop, task } = server.expect("it serves");
+        drop(stop);
+        task.await.expect("it ends well");
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -161,7 +187,7 @@ impl Identity for Fake {
         _: Request<GetPluginInfoRequest>,
     ) -> Result<Response<GetPluginInfoResponse>, Status> {
         Ok(Response::new(GetPluginInfoResponse {
-            name: NAME.into(),
+            name: self.state().name.clone(),
             vendor_version: "1".into(),
             ..Default::default()
         }))

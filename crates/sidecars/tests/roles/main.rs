@@ -1,6 +1,7 @@
 //! The sidecars against the embedded API server, the real binder and a driver in memory.
 
 mod attaching;
+mod away;
 mod bad_input;
 mod capacity;
 mod crashes;

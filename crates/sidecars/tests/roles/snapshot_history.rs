@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use orlop_model::{
-    Claim, Key, Volume, VolumeGroupSnapshot, VolumeGroupSnapshotClass, VolumeGroupSnapshotContent,
-    VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent,
-    well_known::{PROVISIONED_BY, SNAPSHOT_CONTENT_BOUND},
+    Claim, Key, Kind, Volume, VolumeGroupSnapshot, VolumeGroupSnapshotClass,
+    VolumeGroupSnapshotContent, VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent,
+    well_known::{PROVISIONED_BY, SNAPSHOT_BEING_CREATED, SNAPSHOT_CONTENT_BOUND},
 };
-use orlop_runtime::{Cluster, Preconditions};
+use orlop_runtime::{Cluster, Patch, Preconditions};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tonic::Code;
@@ -312,4 +312,65 @@ async fn a_group_whose_sources_are_gone_goes_as_soon_as_the_driver_says_so() {
     assert_eq!(world.fake.calls("CreateVolumeGroupSnapshot"), calls + 1);
     let class = Key::cluster("cuts");
     world.delete::<VolumeGroupSnapshotClass>(&class).await;
+}
+
+/// Takes an object away, finalizers and all, as people do who lose patience.
+async fn force_away<K: Kind>(world: &World, key: &Key) {
+    world.delete::<K>(key).await;
+    let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    match world.cluster.patch::<K>(key, &bare).await {
+        Err(error) if !error.is_not_found() => panic!("{}", error.chain()),
+        _ => {}
+    }
+}
+
+async fn until_being_cut(world: &mut World) -> Key {
+    let begun = |cluster: Cluster, _| async move {
+        let contents = cluster.list::<VolumeSnapshotContent>(None).await?;
+        Ok(contents
+            .iter()
+            .any(|one| one.metadata.annotation(SNAPSHOT_BEING_CREATED).is_some()))
+    };
+    world.until("the driver is asked", begun).await;
+    let contents = world.cluster.list::<VolumeSnapshotContent>(None).await;
+    contents
+        .expect("it answers")
+        .first()
+        .expect("there is one")
+        .key()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_whose_content_is_forced_away_while_it_is_cut_does_not_leak() {
+    let lost = Mishap::Do(Code::DeadlineExceeded);
+    for answers in [vec![], vec![lost; 3]] {
+        let mut world = running().await;
+        world.fake.state().cuts.slow = Duration::from_secs(5);
+        world.fake.state().cuts.cut.extend(answers);
+        take(&world).await;
+        let content = until_being_cut(&mut world).await;
+        force_away::<VolumeSnapshot>(&world, &cut()).await;
+        force_away::<VolumeSnapshotContent>(&world, &content).await;
+        world
+            .until("it was cut, and deleted", |_, fake| async move {
+                Ok(fake.calls("CreateSnapshot") > 0 && fake.state().cuts.single.is_empty())
+            })
+            .await;
+        assert_eq!(world.fake.calls("DeleteSnapshot"), 1);
+        sleep(Duration::from_secs(900)).await;
+        assert!(world.fake.state().cuts.single.is_empty(), "and stays so");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_content_that_is_made_anew_finds_what_was_cut_for_its_forerunner() {
+    let mut world = running().await;
+    world.fake.state().cuts.slow = Duration::from_secs(5);
+    take(&world).await;
+    let content = until_being_cut(&mut world).await;
+    force_away::<VolumeSnapshotContent>(&world, &content).await;
+    until_ready(&mut world).await;
+    sleep(Duration::from_secs(900)).await;
+    assert_eq!(world.fake.state().cuts.single.len(), 1);
+    assert!(snapshot(&world).await.is_ready());
 }

@@ -135,6 +135,48 @@ async fn a_claim_is_filled_from_a_snapshot_which_is_let_go_afterwards() {
     world.until_nothing_is_left().await;
 }
 
+async fn say_ready(world: &World, ready: bool) {
+    let said = Patch::Merge(json!({"status": {"readyToUse": ready}}));
+    let said = world.cluster.patch::<VolumeSnapshot>(&cut(), &said).await;
+    said.expect("it is there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restore_goes_on_as_soon_as_its_snapshot_is_ready() {
+    let mut world = World::new().await;
+    world.install_snapshots().await;
+    world.add_snapshot("cut", NAME).await;
+    say_ready(&world, false).await;
+    world.start(Fuse::never());
+    add_copy(&world, from_snapshot()).await;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(world.fake.calls("CreateVolume"), 0);
+    // Just after a look, so that the next would come much later.
+    let looks = |world: &World| {
+        let requests = world.requests();
+        let of_it = requests
+            .iter()
+            .filter(|(line, _)| line.ends_with("/volumesnapshots/cut"));
+        of_it.count()
+    };
+    let before = looks(&world);
+    for _ in 0..1000 {
+        sleep(Duration::from_millis(100)).await;
+        if looks(&world) > before {
+            break;
+        }
+    }
+    assert!(looks(&world) > before, "it isn't looked at any more");
+    say_ready(&world, true).await;
+    let begun = Instant::now();
+    until_copied(&mut world).await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
 async fn until_snapshot_gone(world: &mut World) {
     world
         .until("the snapshot is gone", |cluster, _| async move {
