@@ -58,7 +58,6 @@ fn a_claim_lives_and_dies_under_kubectl_and_nothing_is_left() {
         "Status:        Bound",
         "Used By:       writer",
         "WaitForFirstConsumer",
-        "ProvisioningSucceeded",
     ] {
         assert!(claim.contains(text), "{text} is missing:\n{claim}");
     }

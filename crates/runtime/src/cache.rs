@@ -19,6 +19,10 @@ use tokio::sync::Notify;
 
 use crate::watch::Mirror;
 
+mod ends;
+
+use ends::Ends;
+
 /// A change of one object.
 #[derive(Debug)]
 pub enum Change<'a, K> {
@@ -52,6 +56,7 @@ struct Shelf<K> {
     /// The newest version that the watch has told of.
     frontier: u64,
     indexes: BTreeMap<&'static str, (Extract<K>, Entries)>,
+    ends: Ends,
 }
 
 /// Whether the first list is in. Those who wait are told in the order in which they came, on which a
@@ -85,6 +90,7 @@ impl<K: Kind> Cache<K> {
             objects: BTreeMap::new(),
             frontier: 0,
             indexes: BTreeMap::new(),
+            ends: Ends::default(),
         };
         Self {
             shelf: Arc::new(RwLock::new(shelf)),
@@ -113,6 +119,12 @@ impl<K: Kind> Cache<K> {
     /// The cluster-scoped object of that name, if it is there.
     pub fn named(&self, name: &str) -> Option<Arc<K>> {
         self.get(&Key::cluster(name))
+    }
+
+    /// Whether the watch has told of the end of the object of this uid, which is proof for good. `false`
+    /// says nothing: only the last ones are remembered, and lists don't tell of ends.
+    pub fn saw_end_of(&self, uid: &str) -> bool {
+        self.read().ends.has(uid)
     }
 
     /// All objects, by key.
@@ -200,11 +212,29 @@ impl<K: Kind> Cache<K> {
         }
     }
 
+    /// As [`Cache::absorb`], of what is gone if nothing held it any more: not for pods, whose deletion
+    /// takes its time.
+    pub fn absorb_or_end(&self, object: K) {
+        let meta = object.meta();
+        if !meta.is_deleting() || !meta.finalizers.is_empty() {
+            return self.absorb(object);
+        }
+        let (key, uid) = (object.key(), meta.uid.clone());
+        self.ended(&uid);
+        if self.get(&key).is_some_and(|have| have.meta().uid == uid) {
+            self.remove(&key);
+        }
+    }
+
     pub(crate) fn put(&self, object: K) {
         let key = object.key();
         let new = Arc::new(object);
         let old = {
             let mut shelf = self.write();
+            // A late event must not bring back what is gone.
+            if shelf.ends.has(&new.meta().uid) {
+                return;
+            }
             let have = shelf.objects.get(&key);
             if have.is_some_and(|have| {
                 have.meta().uid == new.meta().uid && have.meta().revision() > new.meta().revision()
@@ -224,6 +254,10 @@ impl<K: Kind> Cache<K> {
         if let Some(old) = old {
             self.tell(&Change::Deleted(&old));
         }
+    }
+
+    pub(crate) fn ended(&self, uid: &str) {
+        self.write().ends.add(uid);
     }
 
     pub(crate) fn advance(&self, revision: u64) {
@@ -270,6 +304,10 @@ impl<K: Kind> Mirror for Cache<K> {
 
     fn remove(&self, key: &Key) {
         Cache::remove(self, key);
+    }
+
+    fn ended(&self, uid: &str) {
+        Cache::ended(self, uid);
     }
 
     fn advance(&self, revision: u64) {

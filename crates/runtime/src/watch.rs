@@ -34,6 +34,8 @@ pub(crate) trait Mirror: Send + Sync {
     fn put(&self, json: &[u8]) -> Result<(), serde_json::Error>;
     /// Lets one object go.
     fn remove(&self, key: &Key);
+    /// The object of this uid is gone for good.
+    fn ended(&self, uid: &str);
     /// The watch has come this far.
     fn advance(&self, revision: u64);
     /// This is all there is; gives back what can't be read.
@@ -189,7 +191,13 @@ impl Reflection<'_> {
                     self.skipped(object, &error);
                 }
             }
-            "DELETED" => self.mirror.remove(&named.metadata.key()),
+            "DELETED" => {
+                // What leaves a selection may live on.
+                if self.selector.is_empty() {
+                    self.mirror.ended(&named.metadata.uid);
+                }
+                self.mirror.remove(&named.metadata.key());
+            }
             _ => {}
         }
         self.mirror.advance(named.metadata.revision());

@@ -241,6 +241,11 @@ impl Patience {
         wait
     }
 
+    /// Whether the last try failed.
+    pub(crate) fn has_failed(&self, who: &str) -> bool {
+        self.lock().contains_key(who)
+    }
+
     /// A try went well, or there is nothing to try any more.
     pub(crate) fn forget(&self, who: &str) {
         let mut entries = self.lock();

@@ -15,7 +15,9 @@ use orlop_csi::{
     client::{ControllerCapability, PluginService},
     proto::NodeGetInfoRequest,
 };
-use orlop_model::{Claim, CsiNode, Node, StorageClass, Volume, VolumeAttachment};
+use orlop_model::{
+    Claim, CsiNode, Node, StorageClass, Volume, VolumeAttachment, well_known::attacher_finalizer,
+};
 use orlop_runtime::{Backoff, Change, Outcome, Process, Queue, work};
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -282,6 +284,10 @@ async fn run(
         name: info.name.clone(),
         place,
         volumes: process.cache(),
+        claims: process.cache(),
+        attacher: info
+            .can(ControllerCapability::PublishUnpublishVolume)
+            .then(|| attacher_finalizer(&info.name)),
         classes: process.cache(),
         attachments: volumes::by_volume(&process.cache()),
         recorder,

@@ -310,7 +310,10 @@ impl Binder {
         };
         let mut decision = volume::decide(&view);
         if decision.needs_live_evidence() {
-            let owner = self.cluster.get::<Claim>(&named.key()).await?;
+            let owner = match self.claims.saw_end_of(&named.uid) {
+                true => None,
+                false => self.cluster.get::<Claim>(&named.key()).await?,
+            };
             view.owner = owner.filter(|c| c.metadata.uid == named.uid).map(Arc::new);
             view.evidence = Evidence::Live;
             decision = volume::decide(&view);

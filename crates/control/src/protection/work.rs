@@ -2,7 +2,7 @@
 
 use orlop_model::{Claim, Key, Kind, Pod, Volume, well_known};
 use orlop_runtime::{
-    ApiError, Cache, Cluster, Index, Outcome, Patch, Process, Queue, with_finalizer,
+    ApiError, Cache, Cluster, Index, Outcome, Patch, Process, Queue, letting_go, with_finalizer,
     without_finalizer, work,
 };
 use tracing::debug;
@@ -107,7 +107,7 @@ impl Protection {
         let mut decision = volume::decide(&volume, owner.as_deref(), Evidence::Cached);
         if decision == Decision::Confirm {
             let mut owner = None;
-            if !named.name.is_empty() {
+            if !named.name.is_empty() && !self.claims.saw_end_of(&named.uid) {
                 let found = self.cluster.get::<Claim>(&named.key()).await?;
                 owner = found.filter(|c| same(c));
             }
@@ -128,11 +128,13 @@ impl Protection {
         let patch: Option<Patch> = match decision {
             Decision::Keep | Decision::Confirm => None,
             Decision::Protect => with_finalizer(seen, finalizer),
+            // Others let go of a volume at the same time, and what is deleted is never used again.
+            Decision::Lift if finalizer == well_known::PV_PROTECTION => letting_go(seen, finalizer),
             Decision::Lift => without_finalizer(seen, finalizer),
         };
         if let Some(patch) = patch {
             let answer: K = self.cluster.patch(&seen.key(), &patch).await?;
-            cache.absorb(answer);
+            cache.absorb_or_end(answer);
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use orlop_runtime::{Metrics, Process};
 use orlop_sidecars::{RetryMetrics, liveness};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{
     CONTROLLERS, Given, Role, View,
@@ -26,6 +26,9 @@ use crate::{api, controllers::choose_also, endpoint::Endpoint, identity, up::ter
 
 /// How long a driver's socket may take to appear, as for the Go sidecars.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// After so long caches are filled and connections made.
+const START: Duration = Duration::from_secs(10);
 
 /// How often is told that it has not, as they do.
 const TOLD: Duration = Duration::from_secs(10);
@@ -66,15 +69,29 @@ fn cluster_wide(common: &Common, metrics: &Metrics, part: &Part) -> Result<()> {
         let standing = Standing::register(metrics);
         let _served = serve(common, metrics, &standing, None).await?;
         let start = |process: &Process| part.start_without_driver(process);
-        lead(&client, metrics, election.as_ref(), &standing, start, stop).await;
-        Ok(())
+        tokio::select! {
+            () = lead(&client, metrics, election.as_ref(), &standing, start, stop) => Ok(()),
+            () = settle_down() => Ok(()),
+        }
     })
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    // They wait for others nearly all the time, be there two cores or a hundred.
+    orlop_host::memory::share_heaps();
     tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
         .enable_all()
         .build()
+}
+
+/// Lets go of the memory that only the start needed, once it is over.
+async fn settle_down() {
+    tokio::time::sleep(START).await;
+    if let Err(error) = orlop_host::memory::let_go_of_code() {
+        debug!(%error, "the program's pages stay in memory");
+    }
+    std::future::pending().await
 }
 
 async fn reach(common: &Common) -> Result<kube::Client> {
@@ -210,8 +227,10 @@ async fn begin(beside: Beside) -> Result<()> {
             part.start(process, &driver);
         }
     };
-    lead(&client, &metrics, election.as_ref(), &standing, start, stop).await;
-    Ok(())
+    tokio::select! {
+        () = lead(&client, &metrics, election.as_ref(), &standing, start, stop) => Ok(()),
+        () = settle_down() => Ok(()),
+    }
 }
 
 /// Waits for a driver and asks who it is: for its socket a while, for its readiness for ever.

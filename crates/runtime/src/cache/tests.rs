@@ -100,3 +100,26 @@ fn a_scan_goes_in_order_within_its_prefix_and_stops_when_told() {
     });
     assert_eq!(first.as_deref(), Some("b"));
 }
+
+#[test]
+fn what_nothing_holds_any_more_is_gone_for_good() {
+    let cache = Cache::<Pod>::new();
+    let uid = "0a1b2c3d-4e5f-6789-abcd-ef0123456789";
+    let at = |revision, finalizers: &[&str]| {
+        let mut pod = pod("a", revision, "n1");
+        pod.metadata.uid = uid.to_owned();
+        pod.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".parse().expect("a time"));
+        pod.metadata.finalizers = finalizers.iter().map(|f| (*f).to_owned()).collect();
+        pod
+    };
+    cache.put(at(5, &["one", "other"]));
+    cache.absorb_or_end(at(7, &["other"]));
+    assert_eq!(cache.len(), 1);
+    assert!(!cache.saw_end_of(uid));
+    cache.absorb_or_end(at(9, &[]));
+    assert!(cache.is_empty() && cache.saw_end_of(uid));
+    cache.put(at(6, &["other"]));
+    assert!(cache.is_empty(), "a late event brings it back");
+    cache.put(pod("a", 11, "n1"));
+    assert_eq!(cache.len(), 1, "another of its name");
+}

@@ -31,8 +31,8 @@ use crate::{
     patience::{Patience, Setback},
 };
 
-/// That a volume is being made is told only if it takes longer than this: its end is told
-/// anyway, and an event is a request like any other.
+/// That a volume is being made, and then that it was, is told only if it takes longer than this or
+/// failed before: an event is a request like any other.
 const QUICK: Duration = Duration::from_millis(500);
 
 /// What the provisioner of claims works with.
@@ -258,9 +258,12 @@ impl Claims {
         self.config
             .metrics
             .provisioned(&class.metadata.name, source_of(claim), begun.elapsed());
-        let text = format!("Successfully provisioned volume {}", volume.metadata.name);
-        self.recorder
-            .say(claim, EventType::Normal, "ProvisioningSucceeded", text);
+        // Of a claim that is bound at once nobody needs to be told.
+        if begun.elapsed() >= QUICK || self.patience.has_failed(&claim.key().to_string()) {
+            let text = format!("Successfully provisioned volume {}", volume.metadata.name);
+            self.recorder
+                .say(claim, EventType::Normal, "ProvisioningSucceeded", text);
+        }
         // The binder takes over; the intent is taken off when the claim is bound.
         Ok(Outcome::Done)
     }

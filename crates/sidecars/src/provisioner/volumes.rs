@@ -32,6 +32,9 @@ pub(super) struct Volumes {
     pub(super) name: String,
     pub(super) place: topology::Segment,
     pub(super) volumes: Cache<Volume>,
+    pub(super) claims: Cache<Claim>,
+    /// The attacher's finalizer, where the attacher puts it on before the driver attaches.
+    pub(super) attacher: Option<String>,
     pub(super) classes: Cache<StorageClass>,
     pub(super) attachments: Index<VolumeAttachment>,
     pub(super) recorder: Recorder,
@@ -162,19 +165,28 @@ impl Volumes {
         if let Some(doomed) = self.cluster.delete_held::<Volume>(&key, &only_if).await? {
             // Others let go of it at the same time, and must not get into each other's way.
             let let_go = |now: &Volume| letting_go(now, EXTERNAL_PROVISIONER);
-            insist(&self.cluster, &doomed, let_go).await?;
+            if let Some(free) = insist(&self.cluster, &doomed, let_go).await? {
+                self.volumes.absorb_or_end(free);
+            }
         }
         self.config.metrics.deleted(class, begun.elapsed());
         Ok(Outcome::Done)
     }
 
-    /// That nobody has the volume, by live reads.
+    /// That nobody has the volume, by live reads and what is true for good.
     async fn check(&self, volume: &Volume) -> Result<Result<(), DeleteError>, ApiError> {
-        if let Some(reference) = &volume.spec.claim_ref {
+        if let Some(reference) = &volume.spec.claim_ref
+            && !self.claims.saw_end_of(&reference.uid)
+        {
             let claim = self.cluster.get::<Claim>(&reference.key()).await?;
             if claim.is_some_and(|c| c.metadata.uid == reference.uid) {
                 return Ok(Err(DeleteError::ClaimExists(reference.key())));
             }
+        }
+        // What was never attached has no attachments to be looked for.
+        let finalizer = self.attacher.as_ref();
+        if finalizer.is_some_and(|finalizer| !volume.metadata.has_finalizer(finalizer)) {
+            return Ok(Ok(()));
         }
         let all = self.cluster.list::<VolumeAttachment>(None).await?;
         if all.iter().any(|a| a.volume_name() == volume.metadata.name) {

@@ -31,6 +31,8 @@ pub(crate) struct World {
     server: ApiServer,
     clock: Clock,
     control: Process,
+    /// Counts the requests of binder and protection.
+    beside: Fuse,
     sidecars: Option<(Process, Fuse)>,
 }
 
@@ -49,7 +51,12 @@ impl World {
         let client = kube::Client::new(server.service(), "default");
         let start = "2026-01-01T00:00:00Z".parse().expect("it is a time");
         let clock = Clock::simulated(start);
-        let control = Process::new(client.clone(), clock);
+        let beside = Fuse::never();
+        let counted = Fused {
+            inner: server.service(),
+            fuse: beside.clone(),
+        };
+        let control = Process::new(kube::Client::new(counted, "default"), clock);
         orlop_control::binder::start(&control);
         orlop_control::protection::start(&control);
         let world = Self {
@@ -61,6 +68,7 @@ impl World {
             server,
             clock,
             control,
+            beside,
             sidecars: None,
         };
         world.add_class("fast", json!({})).await;
@@ -118,6 +126,11 @@ impl World {
         sidecars
             .map(|(_, fuse)| fuse.requests())
             .unwrap_or_default()
+    }
+
+    /// The same of binder and protection.
+    pub(crate) fn requests_beside(&self) -> Vec<(String, u16)> {
+        self.beside.requests()
     }
 
     /// What the sidecars' metrics tell of panics.

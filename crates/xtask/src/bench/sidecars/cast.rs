@@ -132,13 +132,15 @@ impl Bench<'_> {
     pub(super) fn start_control(&mut self) -> Result<()> {
         let config = self.kubeconfig(MANAGER)?;
         let file = |name: &str| self.folder.join(name).display().to_string();
-        // No pod is there for attach-detach to look at; it would take our attachments away.
+        // No pod is there for attach-detach to look at; it would take our attachments away. Without the
+        // binder the expander has nothing to do either: it grows no CSI volumes, and reads each volume once.
         let without = match self.set {
             Set::Ours => {
                 "*,-persistentvolume-attach-detach-controller,\
                           -persistentvolume-binder-controller,\
                           -persistentvolumeclaim-protection-controller,\
-                          -persistentvolume-protection-controller,-ephemeral-volume-controller"
+                          -persistentvolume-protection-controller,-ephemeral-volume-controller,\
+                          -persistentvolume-expander-controller"
             }
             _ => "*,-persistentvolume-attach-detach-controller",
         };
