@@ -13,6 +13,9 @@ mod order;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{HashMap, HashSet};
+
+use self::order::{Identity, arrange};
 use super::PatchError;
 use crate::kinds::KindInfo;
 use crate::schema::{ListPatch, Shape, schema};
@@ -131,13 +134,10 @@ fn merge_value(shape: &Shape, current: Option<Value>, patch: &Value) -> Result<V
 }
 
 fn merge_scalars(current: &[Value], patch: &[Value]) -> Vec<Value> {
-    let mut merged = current.to_vec();
-    for value in patch {
-        if !merged.contains(value) {
-            merged.push(value.clone());
-        }
-    }
-    order::arrange(merged, patch, current, PartialEq::eq)
+    let mut known: HashSet<&Value> = current.iter().collect();
+    let added = patch.iter().filter(|value| known.insert(value));
+    let merged = current.iter().chain(added).cloned().collect();
+    arrange(merged, patch, current, Identity::Whole)
 }
 
 fn merge_list(
@@ -146,8 +146,8 @@ fn merge_list(
     current: &[Value],
     patch: &[Value],
 ) -> Result<Vec<Value>, PatchError> {
-    let mut merged = current.to_vec();
     let mut plain = Vec::new();
+    let mut deleted = HashSet::new();
     let mut replace = false;
     for item in patch {
         let Value::Object(fields) = item else {
@@ -160,8 +160,7 @@ fn merge_list(
             // The element itself only carries the directive.
             Some(Some("replace")) => replace = true,
             Some(Some("delete")) => {
-                let id = key_of(item, key)?;
-                merged.retain(|other| other.get(key) != Some(id));
+                deleted.insert(key_of(item, key)?);
             }
             Some(other) => return Err(unknown_directive(other)),
         }
@@ -172,19 +171,32 @@ fn merge_list(
             .map(|item| merge_value(shape.element(), None, item));
         return cleaned.collect();
     }
+    let mut merged = Vec::with_capacity(current.len() + plain.len());
+    let mut places = HashMap::with_capacity(current.len() + plain.len());
+    for item in current {
+        let id = item.get(key);
+        if id.is_some_and(|id| deleted.contains(id)) {
+            continue;
+        }
+        if let Some(id) = id {
+            places.entry(id).or_insert(merged.len());
+        }
+        merged.push(item.clone());
+    }
     for item in &plain {
         let id = key_of(item, key)?;
-        let place = merged.iter().position(|other| other.get(key) == Some(id));
-        let before = place.map(|at| merged[at].clone());
+        let place = places.get(id).copied();
+        let before = place.map(|at| merged[at].take());
         let after = merge_value(shape.element(), before, item)?;
         match place {
             Some(at) => merged[at] = after,
-            None => merged.push(after),
+            None => {
+                places.insert(id, merged.len());
+                merged.push(after);
+            }
         }
     }
-    Ok(order::arrange(merged, &plain, current, |a, b| {
-        a.get(key) == b.get(key)
-    }))
+    Ok(arrange(merged, &plain, current, Identity::Field(key)))
 }
 
 fn key_of<'a>(item: &'a Value, key: &str) -> Result<&'a Value, PatchError> {
@@ -204,20 +216,18 @@ fn delete_from(
         return Err(malformed(format!("{DELETE_FROM}{key} is not a list")));
     };
     if let Some(Value::Array(list)) = current.get_mut(key) {
+        let values: HashSet<&Value> = values.iter().collect();
         list.retain(|value| !values.contains(value));
     }
     Ok(())
 }
 
 fn set_order(shape: &Shape, merged: Vec<Value>, wanted: &[Value], server: &[Value]) -> Vec<Value> {
-    match shape.list_patch() {
-        ListPatch::MergeBy { key, .. } => {
-            order::arrange(merged, wanted, server, |a, b| a.get(key) == b.get(key))
-        }
-        ListPatch::Union | ListPatch::Replace => {
-            order::arrange(merged, wanted, server, PartialEq::eq)
-        }
-    }
+    let identity = match shape.list_patch() {
+        ListPatch::MergeBy { key, .. } => Identity::Field(key),
+        ListPatch::Union | ListPatch::Replace => Identity::Whole,
+    };
+    arrange(merged, wanted, server, identity)
 }
 
 fn retain_keys(
@@ -225,14 +235,14 @@ fn retain_keys(
     patch: &Map<String, Value>,
     names: &Value,
 ) -> Result<(), PatchError> {
-    let names: Vec<&str> = match names {
+    let names: HashSet<&str> = match names {
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
         _ => return Err(malformed(format!("{RETAIN_KEYS} is not a list"))),
     };
     let stray = patch
         .iter()
         .find(|(key, value)| {
-            !key.starts_with('$') && !value.is_null() && !names.contains(&key.as_str())
+            !key.starts_with('$') && !value.is_null() && !names.contains(key.as_str())
         })
         .map(|(key, _)| key);
     if let Some(key) = stray {
@@ -240,6 +250,6 @@ fn retain_keys(
             "{RETAIN_KEYS} does not name the field {key} that the patch sets"
         )));
     }
-    current.retain(|key, _| names.contains(&key.as_str()));
+    current.retain(|key, _| names.contains(key.as_str()));
     Ok(())
 }

@@ -277,3 +277,36 @@ fn a_patch_that_deletes_the_whole_object_is_refused() {
     let kept = json!({"$patch": "replace", "metadata": {"name": "a"}});
     assert_eq!(patched(current, kept), json!({"metadata": {"name": "a"}}));
 }
+
+#[test]
+fn long_lists_take_time_in_proportion_to_their_length() {
+    let environment = |from: usize| {
+        let env: Vec<Value> = (from..from + 20_000)
+            .map(|n| json!({"name": format!("n{n}"), "value": from}))
+            .collect();
+        json!({"metadata": {"finalizers": (from..from + 20_000).map(|n| format!("a/{n}")).collect::<Vec<_>>()},
+            "spec": {"containers": [{"name": "c", "env": env}]}})
+    };
+    let (current, mut patch) = (environment(0), environment(10_000));
+    let order: Vec<Value> = (0..30_000)
+        .rev()
+        .map(|n| json!({"name": format!("n{n}")}))
+        .collect();
+    patch["spec"]["containers"][0]["$setElementOrder/env"] = order.into();
+    patch["metadata"]["$deleteFromPrimitiveList/finalizers"] =
+        (0..5_000).map(|n| format!("a/{n}")).collect();
+    // What the machine does besides doesn't count.
+    let used = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let begin = used();
+    let merged = patched(current, patch);
+    let took = used() - begin;
+    assert_eq!(
+        merged["metadata"]["finalizers"].as_array().map(Vec::len),
+        Some(25_000)
+    );
+    let env = merged["spec"]["containers"][0]["env"]
+        .as_array()
+        .expect("a list");
+    assert_eq!((env.len(), &env[0]["name"]), (30_000, &json!("n29999")));
+    assert!(took.tv_sec < 5, "it took {took:?}");
+}
