@@ -59,10 +59,14 @@ fn is_generated(text: &str) -> bool {
     suffix.is_some_and(|suffix| suffix.len() == 5)
 }
 
-/// `5s`, as tables show how old something is.
+/// `5s` or `6y321d`, as tables show how old something is: another one every second, or every day.
 fn is_age(text: &str) -> bool {
-    text.strip_suffix('s')
-        .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+    let mut parts = text.split_inclusive(|c: char| !c.is_ascii_digit());
+    let is_part = |part: &str| {
+        let digits = part.strip_suffix(['s', 'm', 'h', 'd', 'y']);
+        digits.is_some_and(|digits| !digits.is_empty())
+    };
+    !text.is_empty() && parts.all(is_part)
 }
 
 fn is_time(text: &str) -> bool {
