@@ -1,4 +1,4 @@
-//! Rules for the kinds around storage: nodes, services, leases and events.
+//! Rules for the kinds around storage: nodes, services and leases.
 
 use std::collections::BTreeSet;
 
@@ -112,30 +112,6 @@ pub(super) fn validate_lease(lease: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid(
             "spec.leaseTransitions",
             changes,
-            detail,
-        ));
-    }
-    errors
-}
-
-/// An event stands where the object is that it is about; one about an object of no namespace
-/// stands in `default`.
-pub(super) fn validate_event(event: &Value) -> Vec<FieldError> {
-    let own = text(event, "/metadata/namespace");
-    let about = text(event, "/involvedObject/namespace");
-    let mut errors = Vec::new();
-    let is_new = !text(event, "/eventTime").is_empty();
-    let stands = match (about, is_new) {
-        ("", true) => matches!(own, "default" | "kube-system"),
-        ("", false) => own == "default",
-        (_, true) => true,
-        (about, false) => about == own,
-    };
-    if !stands {
-        let detail = "does not match event.namespace";
-        errors.push(FieldError::invalid(
-            "involvedObject.namespace",
-            &json!(about),
             detail,
         ));
     }

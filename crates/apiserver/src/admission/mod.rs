@@ -11,6 +11,7 @@ mod containers;
 mod data;
 mod defaults;
 mod drivers;
+mod events;
 mod fields;
 mod limits;
 mod metadata;
@@ -100,17 +101,21 @@ pub(crate) fn admit_update(
     }
 }
 
-/// What is wrong with a new object.
+/// What is wrong with a new object, in its stored form, that was sent as this kind.
 pub(crate) fn validate_create(kind: &KindInfo, object: &Value) -> Vec<FieldError> {
     let mut errors = metadata::validate(object);
     match kind.custom {
         Some(custom) => errors.extend(custom.validate(None, object)),
         None => errors.extend(validate(kind, object)),
     }
+    if kind.group == "events.k8s.io" {
+        errors.extend(events::validate_new(object));
+    }
     errors
 }
 
-/// What is wrong with a changed object, its part and the change itself.
+/// What is wrong with a changed object, in its stored form, that was sent as this kind: its part
+/// and the change itself.
 pub(crate) fn validate_update(
     kind: &KindInfo,
     part: Part,
@@ -180,6 +185,7 @@ pub(crate) fn validate_update(
         ("", "ConfigMap" | "Secret", _) => {
             errors.extend(data::validate_change(before, after));
         }
+        ("events.k8s.io", _, _) => errors.extend(events::validate_change(before, after)),
         _ => {}
     }
     errors
@@ -202,7 +208,8 @@ fn validate(kind: &KindInfo, object: &Value) -> Vec<FieldError> {
         ("", "Secret") => data::validate_secret(object),
         ("", "Node") => cluster::validate_node(object),
         ("", "Service") => cluster::validate_service(object),
-        ("", "Event") => cluster::validate_event(object),
+        ("", "Event") => events::validate(object, events::Came::Core),
+        ("events.k8s.io", "Event") => events::validate(object, events::Came::Events),
         ("coordination.k8s.io", "Lease") => cluster::validate_lease(object),
         ("", "ResourceQuota") => quotas::validate(object),
         ("", "LimitRange") => limits::validate(object),

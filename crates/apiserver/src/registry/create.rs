@@ -205,7 +205,7 @@ impl Registry {
         // What the stored version adds is nobody's, too.
         self.fit_storage(target.kind, &mut object);
         let mut errors = name_errors(kind, &object);
-        errors.extend(admission::validate_create(kind, &object));
+        errors.extend(admission::validate_create(target.kind, &object));
         if !errors.is_empty() {
             return Err(Refusal::invalid(target.kind, &target.name, &errors));
         }

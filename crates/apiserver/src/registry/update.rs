@@ -249,7 +249,7 @@ impl Registry {
         }
         strategy::count_generation(kind, part, &before, &mut after);
         admission::admit_update(&self.store.read(), target, part, (&before, &after))?;
-        let errors = admission::validate_update(kind, part, &before, &after);
+        let errors = admission::validate_update(target.kind, part, &before, &after);
         if !errors.is_empty() {
             return Err(Refusal::invalid(target.kind, &target.name, &errors));
         }

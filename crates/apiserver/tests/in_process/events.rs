@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Event;
-use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
+use kube::{Client, ResourceExt as _};
 use orlop_apiserver::{ApiServer, Config, Storage};
 use serde_json::json;
 
@@ -25,14 +25,19 @@ async fn an_event_is_one_object_under_both_groups() {
     let seen = new.get("e").await.unwrap();
     assert_eq!(seen.note.as_deref(), Some("hello"));
     assert_eq!(seen.regarding.unwrap().name.as_deref(), Some("p"));
-    new.patch(
-        "e",
-        &PatchParams::default(),
-        &Patch::Merge(json!({ "note": "bye" })),
-    )
-    .await
-    .unwrap();
-    assert_eq!(old.get("e").await.unwrap().message.as_deref(), Some("bye"));
+    let change = |patch| {
+        let new = new.clone();
+        async move {
+            let options = PatchParams::default();
+            new.patch("e", &options, &Patch::Merge(patch)).await
+        }
+    };
+    let labels = json!({ "metadata": { "labels": { "seen": "yes" } } });
+    change(labels).await.unwrap();
+    assert_eq!(old.get("e").await.unwrap().labels()["seen"], "yes");
+    let refused = change(json!({ "note": "bye" })).await;
+    let refused = refused.expect_err("what an event tells stays").to_string();
+    assert!(refused.contains("message: Invalid value"), "{refused}");
 }
 
 #[tokio::test(start_paused = true)]
