@@ -54,9 +54,9 @@ enum Task {
     Roles,
 }
 
-/// Runs until the store is closed.
+/// Runs until it is ended, or the store is closed.
 pub(crate) async fn run(registry: Registry) {
-    let mut revisions = registry.store.revisions();
+    let mut changes = registry.store.alarm(matters);
     let mut health = registry.store.health();
     let mut seen = None;
     // What could not be done for want of room.
@@ -64,7 +64,7 @@ pub(crate) async fn run(registry: Registry) {
     let mut sweep = tokio::time::interval(EVENT_SWEEP);
     sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        revisions.borrow_and_update();
+        changes.note();
         let kinds = registry.kinds();
         let (tasks, revision) = due(&kinds, &registry.store.read(), seen);
         seen = Some(revision);
@@ -79,7 +79,7 @@ pub(crate) async fn run(registry: Registry) {
         }
         tokio::select! {
             biased;
-            changed = revisions.changed() => if changed.is_err() { return },
+            () = changes.rung() => {}
             _ = health.changed(), if !left.is_empty() => {}
             _ = sweep.tick() => events::forget_old(&registry).await,
         }
@@ -94,7 +94,11 @@ fn due(kinds: &Kinds, state: &State, seen: Option<u64>) -> (BTreeSet<Task>, u64)
         let events = seen.and_then(|seen| state.events_after(resource, seen).ok());
         match events {
             Some(events) => {
-                events.for_each(|event| tasks.extend(tasks_of_event(kinds, state, event)))
+                for event in events {
+                    let due = tasks_of_event(kinds, state, event);
+                    debug_assert!(due.is_empty() || matters(state, event), "{due:?}");
+                    tasks.extend(due);
+                }
             }
             None => {
                 for (key, object) in state.entries(resource, None) {
@@ -104,6 +108,21 @@ fn due(kinds: &Kinds, state: &State, seen: Option<u64>) -> (BTreeSet<Task>, u64)
         }
     }
     (tasks, state.revision())
+}
+
+/// Whether an event may call for anything. Most don't: a look at all resources for each would cost
+/// more than the write itself.
+fn matters(state: &State, event: &Event) -> bool {
+    let object = &event.object;
+    let of_ownership = match &event.before {
+        _ if event.deleted || object.meta.deleting => true,
+        Some(before) => before.meta.owners != object.meta.owners || before.meta.deleting,
+        None => !object.meta.owners.is_empty() || &*event.key.resource == "namespaces",
+    };
+    of_ownership
+        || matches!(&*event.key.resource, roles::RESOURCE | quota::RESOURCE)
+        || residents::are_touched_by(event)
+        || !event.key.namespace.is_empty() && quota::are_in(state, &event.key.namespace)
 }
 
 fn tasks_of_object(key: &Key, object: &Stored) -> Vec<Task> {

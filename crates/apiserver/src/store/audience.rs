@@ -52,9 +52,7 @@ impl Audience {
             Scope::Object(Arc::clone(&key.namespace), Arc::clone(&key.name)),
         ];
         for bell in scopes.iter().filter_map(|scope| self.bells.get(scope)) {
-            if bell.listeners() > 0 && !news.bells.iter().any(|one| Arc::ptr_eq(one, bell)) {
-                news.bells.push(Arc::clone(bell));
-            }
+            news.add(bell);
         }
     }
 }
@@ -67,6 +65,21 @@ pub(super) struct News {
 }
 
 impl News {
+    /// Adds those who listen to this bell as the first to be woken. On a thread that serves
+    /// requests that makes them the last to run.
+    pub(super) fn add_first(&mut self, bell: &Arc<Bell>) {
+        if bell.listeners() > 0 {
+            self.bells.insert(0, Arc::clone(bell));
+        }
+    }
+
+    /// Adds those who listen to this bell.
+    pub(super) fn add(&mut self, bell: &Arc<Bell>) {
+        if bell.listeners() > 0 && !self.bells.iter().any(|one| Arc::ptr_eq(one, bell)) {
+            self.bells.push(Arc::clone(bell));
+        }
+    }
+
     /// Wakes them.
     pub(super) fn tell(&self) {
         for bell in &self.bells {
@@ -95,14 +108,19 @@ impl Herald {
         Ok(Self { news: sender })
     }
 
-    /// Sees to it that they are woken. Takes a bounded time, however many they are.
-    pub(super) fn spread(&self, news: News) {
-        if news.listeners() < CROWD {
+    /// Sees to it that they are woken. Takes a bounded time, however many they are. Answers whether
+    /// any were, here and now.
+    pub(super) fn spread(&self, news: News) -> bool {
+        let listeners = news.listeners();
+        if listeners < CROWD {
             news.tell();
-        } else if let Err(mpsc::SendError(news)) = self.news.send(news) {
+            return listeners > 0;
+        }
+        if let Err(mpsc::SendError(news)) = self.news.send(news) {
             // The thread can only have panicked; better late than never.
             news.tell();
         }
+        false
     }
 }
 
@@ -156,7 +174,7 @@ mod tests {
             .collect();
         let mut news = News::default();
         audience.concerned(&Key::new("pods", "here", "x"), &mut news);
-        herald.spread(news);
+        assert!(!herald.spread(news), "not by this thread");
         for mut listener in crowd {
             let heard = tokio::time::timeout(std::time::Duration::from_secs(10), listener.rung());
             heard.await.expect("it was not told");

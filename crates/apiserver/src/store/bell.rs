@@ -18,7 +18,7 @@ pub(super) struct Bell {
 
 /// One who listens. Rings before it began don't concern it.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub struct Listener {
     bell: Arc<Bell>,
     heard: u64,
 }
@@ -46,13 +46,13 @@ impl Bell {
 
 impl Listener {
     /// Takes note of what rang; answers whether anything did.
-    pub(super) fn note(&mut self) -> bool {
+    pub fn note(&mut self) -> bool {
         let rings = self.bell.rings.load(Ordering::Acquire);
         std::mem::replace(&mut self.heard, rings) != rings
     }
 
     /// Waits for a ring that wasn't noted. Cancelling loses nothing.
-    pub(super) async fn rung(&mut self) {
+    pub async fn rung(&mut self) {
         loop {
             // Made before the look: it hears of all that rings afterwards.
             let bell = Arc::clone(&self.bell);

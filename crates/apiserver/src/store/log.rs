@@ -182,15 +182,20 @@ impl Log {
 
     /// Keeps room for a file of all objects, so that on a full disk it can be written anew.
     pub(super) fn keep_spare(&mut self, weight: u64) {
-        let wanted = (weight + STEP / 2).next_multiple_of(STEP);
-        if wanted <= self.spare {
+        if !self.wants_spare(weight) {
             return;
         }
         // Tried once for each step, whatever comes of it.
+        let wanted = spare(weight);
         self.spare = wanted;
         if let Err(error) = self.folder.provide(wanted) {
             tracing::debug!(%error, bytes = wanted, "there is no room for a spare file");
         }
+    }
+
+    /// Whether there is to be more room for a file of all objects than was asked for.
+    pub(super) fn wants_spare(&self, weight: u64) -> bool {
+        spare(weight) > self.spare
     }
 
     /// Writes a group and waits until it is on the medium.
@@ -245,4 +250,9 @@ impl Log {
 /// The length of a file from which on its groups outweigh its base.
 fn outweighed(base: u64) -> u64 {
     base + REWRITE_BYTES.max(base)
+}
+
+/// How much room to keep for a file of all objects.
+fn spare(weight: u64) -> u64 {
+    (weight + STEP / 2).next_multiple_of(STEP)
 }

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
+use super::direct::Direct;
+
 /// How far a file reaches beyond what is in it. Nothing changes but bytes that are there already
 /// when it is flushed, which takes half as long as if it grew; the zeros behind the last frame
 /// are no frame.
@@ -119,25 +121,33 @@ impl Folder for Directory {
         let file = OpenOptions::new()
             .write(true)
             .create_new(!spare)
+            .read(true)
             .mode(0o600)
-            .open(path)?;
+            .open(&path)?;
         let reserved = file.metadata()?.len();
         Ok(Box::new(Real {
             file,
+            direct: Direct::open(&path),
             length: 0,
             reserved,
         }))
     }
 
     fn append(&self, name: &str, length: u64, zeros: bool) -> io::Result<Box<dyn Appended>> {
-        let file = OpenOptions::new().write(true).open(self.path.join(name))?;
+        let path = self.path.join(name);
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
         if !zeros {
             file.set_len(length)?;
             file.sync_all()?;
         }
+        let mut direct = Direct::open(&path);
+        if let Some(direct) = &mut direct {
+            direct.restart(&file, length)?;
+        }
         let reserved = file.metadata()?.len();
         Ok(Box::new(Real {
             file,
+            direct,
             length,
             reserved,
         }))
@@ -159,6 +169,8 @@ impl Folder for Directory {
 #[derive(Debug)]
 struct Real {
     file: File,
+    /// The quicker way to the medium, where there is one.
+    direct: Option<Direct>,
     /// How much of it was written.
     length: u64,
     /// How long it is on the medium; as long as can be where nobody knows.
@@ -209,7 +221,16 @@ impl Appended for Real {
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, self.length)?;
+        let written = match &mut self.direct {
+            Some(direct) => direct.write(self.length, bytes)?,
+            None => false,
+        };
+        if !written {
+            self.file.write_all_at(bytes, self.length)?;
+        }
+        if let Some(direct) = &mut self.direct {
+            direct.passed(bytes);
+        }
         self.length += bytes.len() as u64;
         self.reserved = self.reserved.max(self.length);
         Ok(())
@@ -222,6 +243,9 @@ impl Appended for Real {
     fn truncate(&mut self, length: u64) -> io::Result<()> {
         self.file.set_len(length)?;
         (self.length, self.reserved) = (length, length);
+        if let Some(direct) = &mut self.direct {
+            direct.restart(&self.file, length)?;
+        }
         // What is kept for when there is no room is wanted now, if it can still be had.
         drop(self.reserve(0));
         Ok(())
@@ -311,5 +335,54 @@ mod tests {
         assert_eq!(length("f"), 3 + KEPT + AHEAD);
         file.reserve(3).unwrap();
         assert_eq!(length("f"), 3 + KEPT + AHEAD);
+    }
+
+    #[test]
+    fn whatever_is_appended_in_whatever_pieces_is_found_and_zeros_behind_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::open(folder.path().to_owned()).unwrap();
+        let mut file = directory.create("f").unwrap();
+        let mut expected: Vec<u8> = Vec::new();
+        let mut dice: u64 = 7;
+        let mut roll = |sides: usize| {
+            dice = dice
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (dice >> 33) as usize % sides
+        };
+        for round in 0..300 {
+            // Around the ends of blocks, and more than goes past the cache at once.
+            let length = match roll(20) {
+                0 => 300_000 + roll(5000),
+                1..4 => 4096 - expected.len() % 4096,
+                4..8 => roll(9000),
+                _ => roll(900),
+            };
+            let bytes: Vec<u8> = (0..length).map(|_| 1 + roll(255) as u8).collect();
+            if roll(3) > 0 {
+                file.reserve(length as u64).unwrap();
+            }
+            file.append(&bytes).unwrap();
+            expected.extend_from_slice(&bytes);
+            match roll(12) {
+                0 => {
+                    expected.truncate(expected.len() - roll(expected.len().min(9000) + 1));
+                    file.truncate(expected.len() as u64).unwrap();
+                }
+                1 => {
+                    let zeros = roll(2) == 0;
+                    drop(file);
+                    file = directory.append("f", expected.len() as u64, zeros).unwrap();
+                }
+                2 => file.touch().unwrap(),
+                _ => file.sync().unwrap(),
+            }
+            if round % 20 == 19 {
+                let found = content(&directory, "f");
+                assert!(found[..expected.len()] == expected, "round {round}");
+                let behind = &found[expected.len()..];
+                assert!(behind.iter().all(|byte| *byte == 0), "round {round}");
+            }
+        }
     }
 }

@@ -10,6 +10,7 @@ mod backup;
 mod batch;
 mod bell;
 mod contents;
+mod direct;
 mod feed;
 mod frame;
 mod fresh;
@@ -27,6 +28,7 @@ mod record;
 mod state;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod writer;
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -40,6 +42,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use backup::{BackupError, REVISION_GAP, Summary, backup, restore};
 pub use batch::{Change, Expect, Write};
+pub use bell::Listener;
 pub use feed::{Feed, Scope};
 pub use health::Health;
 pub use key::Key;
@@ -47,9 +50,10 @@ pub use log::LogError;
 pub(crate) use object::line;
 pub use object::{Draft, MalformedObject, Meta, Sort, Stored};
 pub use page::{Page, Place, Wanted};
-pub use state::{Event, Expired, State};
+pub use state::{Event, Expired, Matters, State};
 
 use medium::Directory;
+use turn::Tried;
 
 /// Where objects are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,6 +162,7 @@ enum Backend {
     Memory,
     Disk {
         queue: Mutex<Option<mpsc::Sender<writer::Task>>>,
+        turn: Arc<turn::Turn>,
         thread: Mutex<Option<JoinHandle<()>>>,
     },
 }
@@ -206,10 +211,11 @@ impl Store {
             state: Arc::clone(&state),
             health: Arc::clone(&health),
         };
-        let (queue, thread) = writer::start(log, shared, lock)?;
+        let started = writer::start(log, shared, lock)?;
         let backend = Backend::Disk {
-            queue: Mutex::new(Some(queue)),
-            thread: Mutex::new(Some(thread)),
+            queue: Mutex::new(Some(started.queue)),
+            turn: started.turn,
+            thread: Mutex::new(Some(started.thread)),
         };
         Ok(Self {
             state,
@@ -230,19 +236,22 @@ impl Store {
             return now;
         }
         let (answer, answered) = oneshot::channel();
-        if self.queue(writer::Task::Look(answer)).await.is_ok() {
+        if let Ok(Some(place)) = self.place().await {
+            place.send(writer::Task::Look(answer));
             drop(answered.await);
         }
         self.health.borrow().clone()
     }
 
-    async fn queue(&self, task: writer::Task) -> Result<(), WriteError> {
+    /// A place in the writer's queue, if there is one.
+    async fn place(&self) -> Result<Option<mpsc::OwnedPermit<writer::Task>>, WriteError> {
         let Backend::Disk { queue, .. } = &*self.backend else {
-            return Ok(());
+            return Ok(None);
         };
         let queue = queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let queue = queue.ok_or(WriteError::Closed)?;
-        queue.send(task).await.map_err(|_| WriteError::Closed)
+        let place = queue.reserve_owned().await;
+        place.map(Some).map_err(|_| WriteError::Closed)
     }
 
     /// Carries a write out. When this returns `Ok`, the write is durable and visible.
@@ -254,14 +263,26 @@ impl Store {
                 let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
                 let mut batch = batch::Batch::on(&state);
                 let object = batch.stage(&state, write)?;
-                let news = state.apply(batch);
+                let news = state.apply(&batch);
                 drop(state);
                 news.tell();
                 Ok(object)
             }
-            Backend::Disk { .. } => {
+            Backend::Disk { turn, .. } => {
+                let write = match turn.at_once(write) {
+                    Tried::Done { answer, told } => {
+                        if told {
+                            // They run on this thread: first those who watch, who have further to go.
+                            tokio::task::yield_now().await;
+                        }
+                        return answer;
+                    }
+                    Tried::Queue(write) => write,
+                };
+                let place = self.place().await?.ok_or(WriteError::Closed)?;
                 let (answer, answered) = oneshot::channel();
-                self.queue(writer::Task::Write { write, answer }).await?;
+                turn.enter();
+                place.send(writer::Task::Write { write, answer });
                 answered.await.map_err(|_| WriteError::Closed)?
             }
         }
@@ -285,6 +306,13 @@ impl Store {
         let changes = state.changes(resource, &scope);
         drop(state);
         Ok(Feed::new(self.clone(), resource, scope, after, changes))
+    }
+
+    /// Tells when something has changed that matters, and now and then besides. Asked for every
+    /// change while nobody can read: it must be quick.
+    pub fn alarm(&self, matters: Matters) -> Listener {
+        let state = self.state.write();
+        state.unwrap_or_else(PoisonError::into_inner).alarm(matters)
     }
 
     /// Tells when the newest revision changes.

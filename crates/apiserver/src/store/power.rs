@@ -358,7 +358,7 @@ fn write_until_the_cut(folder: &Cuttable, dice: &mut Dice, groups: usize) -> His
         }
         log.keep_spare(state.weight());
         let committed = log.commit(&batch);
-        drop(state.apply(batch));
+        drop(state.apply(&batch));
         history.pictures.push((state.revision(), picture(&state)));
         if committed.is_err() {
             return history;
@@ -374,7 +374,7 @@ fn write_until_the_cut(folder: &Cuttable, dice: &mut Dice, groups: usize) -> His
             let mut since = Vec::new();
             if !late.events().is_empty() {
                 let committed = log.commit(&late);
-                drop(state.apply(late));
+                drop(state.apply(&late));
                 history.pictures.push((state.revision(), picture(&state)));
                 if committed.is_err() {
                     return history;
@@ -440,7 +440,7 @@ fn check(found: &Cuttable, history: &History, at: (u64, usize)) {
     };
     batch.stage(&state, write).unwrap();
     log.commit(&batch).unwrap();
-    drop(state.apply(batch));
+    drop(state.apply(&batch));
     drop(log);
     let (_, again) = Log::open(&found.shared()).unwrap();
     assert_eq!(picture(&again), picture(&state));

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::Key;
 use super::audience::{Audience, News};
 use super::batch::{Batch, OVERHEAD};
-use super::bell::Listener;
+use super::bell::{Bell, Listener};
 use super::feed::Scope;
 use super::object::{Sort, Stored};
 
@@ -22,6 +22,9 @@ const WINDOW_EVENTS: usize = 10_000;
 /// [`WINDOW_FLOOR`] events aside.
 const WINDOW_BYTES: usize = 16 << 20;
 const WINDOW_FLOOR: usize = 128;
+/// After how many changes that don't matter an alarm rings all the same, so that whoever waits for
+/// it stays within every window.
+const ALARM_AFTER: u64 = 1024;
 
 /// One change to one object.
 #[derive(Debug, Clone)]
@@ -63,6 +66,18 @@ pub struct State {
     /// How long a file of all objects is, at most.
     weight: u64,
     revisions: watch::Sender<u64>,
+    alarms: Vec<Alarm>,
+}
+
+/// Says which changes matter to somebody.
+pub type Matters = fn(&State, &Event) -> bool;
+
+/// One who is to hear of what matters to it, of whatever resource.
+#[derive(Debug)]
+struct Alarm {
+    matters: Matters,
+    bell: Arc<Bell>,
+    rung: u64,
 }
 
 /// The objects of one namespace, by name.
@@ -103,6 +118,7 @@ impl State {
             dependents: BTreeMap::new(),
             weight: 0,
             revisions: watch::Sender::new(revision),
+            alarms: Vec::new(),
         }
     }
 
@@ -246,6 +262,20 @@ impl State {
         self.resource(resource).audience.listen(scope)
     }
 
+    /// Tells when something has changed that matters, and now and then besides.
+    pub(super) fn alarm(&mut self, matters: Matters) -> Listener {
+        self.alarms.retain(|alarm| alarm.bell.listeners() > 0);
+        let bell = Arc::<Bell>::default();
+        let listener = bell.listen();
+        let rung = self.revision;
+        self.alarms.push(Alarm {
+            matters,
+            bell,
+            rung,
+        });
+        listener
+    }
+
     /// Tells when the newest revision changes.
     pub(super) fn revisions(&self) -> watch::Receiver<u64> {
         self.revisions.subscribe()
@@ -257,9 +287,9 @@ impl State {
     }
 
     /// Makes a batch visible; answers with those who wait for what is in it.
-    pub(super) fn apply(&mut self, batch: Batch) -> News {
+    pub(super) fn apply(&mut self, batch: &Batch) -> News {
         let mut news = News::default();
-        for event in batch.events {
+        for event in &batch.events {
             let now = (!event.deleted).then_some(&event.object);
             self.index(&event.key, event.before.as_ref(), now);
             let resource = self.resource(&event.key.resource);
@@ -270,9 +300,18 @@ impl State {
             }
             resource.changed_at = event.revision();
             resource.audience.concerned(&event.key, &mut news);
-            resource.window.push(event);
+            resource.window.push(Arc::clone(event));
         }
         self.revision = batch.revision;
+        let mut alarms = std::mem::take(&mut self.alarms);
+        for alarm in &mut alarms {
+            let matters = |event: &Arc<Event>| (alarm.matters)(self, event);
+            if self.revision >= alarm.rung + ALARM_AFTER || batch.events.iter().any(matters) {
+                alarm.rung = self.revision;
+                news.add_first(&alarm.bell);
+            }
+        }
+        self.alarms = alarms;
         self.revisions.send_replace(self.revision);
         news
     }

@@ -3,12 +3,14 @@
 //!
 //! While a group waits for the medium, the next one gathers in the queue: the more load,
 //! the more writes share one flush. The thread never waits for a reader, nor for the file
-//! that is being written anew beside it.
+//! that is being written anew beside it. Who comes alone need not go through it
+//! ([`super::turn`]).
 
 use std::fs::File;
 use std::sync::mpsc::{self as handover, TryRecvError};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -19,14 +21,20 @@ use super::health::is_full;
 use super::log::{CommitError, Log, LogError};
 use super::object::Stored;
 use super::state::State;
+use super::turn::Turn;
 use super::{Health, WriteError};
 
 /// The most writes that share one flush; bounds the latency of the first of them.
 const GROUP: usize = 512;
 /// The most writes that wait for their turn before callers have to wait to queue theirs.
 const QUEUE: usize = 4096;
+/// How long a flush takes at most that a thread with other work may wait for.
+const QUICK: Duration = Duration::from_millis(1);
+/// Who comes sooner than this after another is one of many, who may share a flush: perhaps they
+/// are of one task, and come one after the other only because each waits on its thread.
+const PAUSE: Duration = Duration::from_micros(100);
 
-type Answer = Result<Arc<Stored>, WriteError>;
+pub(super) type Answer = Result<Arc<Stored>, WriteError>;
 
 /// What the writer is asked for.
 pub(super) enum Task {
@@ -45,37 +53,80 @@ pub(super) struct Shared {
     pub(super) health: Arc<watch::Sender<Health>>,
 }
 
+/// A running writer.
+pub(super) struct Started {
+    pub(super) queue: mpsc::Sender<Task>,
+    pub(super) turn: Arc<Turn>,
+    pub(super) thread: JoinHandle<()>,
+}
+
 /// Starts the writer's thread, which ends when all senders are gone and the queue is empty.
-pub(super) fn start(
-    log: Log,
-    shared: Shared,
-    lock: Option<File>,
-) -> std::io::Result<(mpsc::Sender<Task>, JoinHandle<()>)> {
-    let (sender, receiver) = mpsc::channel(QUEUE);
+pub(super) fn start(log: Log, shared: Shared, lock: Option<File>) -> std::io::Result<Started> {
+    let (queue, receiver) = mpsc::channel(QUEUE);
     let writer = Writer {
         log,
         shared,
         herald: Herald::start()?,
         rewriting: None,
-        itself: sender.downgrade(),
+        itself: queue.downgrade(),
+        last: None,
+        closed: false,
     };
+    let turn = Arc::new(Turn::of(writer));
+    let shared = Arc::clone(&turn);
     let thread = std::thread::Builder::new()
         .name("store-writer".to_owned())
         .spawn(move || {
-            writer.run(receiver);
+            run(&shared, receiver);
+            if let Some(mut writer) = shared.take() {
+                writer.close();
+            }
             // Held as long as the file may be written.
             drop(lock);
         })?;
-    Ok((sender, thread))
+    Ok(Started {
+        queue,
+        turn,
+        thread,
+    })
 }
 
-struct Writer {
+fn run(turn: &Turn, mut queue: mpsc::Receiver<Task>) {
+    if let Some(mut writer) = turn.take() {
+        writer.keep_spare();
+    }
+    let mut tasks = Vec::new();
+    while queue.blocking_recv_many(&mut tasks, GROUP) > 0 {
+        let Some(mut writer) = turn.take() else {
+            return;
+        };
+        // Others may have come while somebody else had the turn.
+        while tasks.len() < GROUP
+            && let Ok(task) = queue.try_recv()
+        {
+            tasks.push(task);
+        }
+        let writes = writer.work(&mut tasks);
+        turn.leave(writes);
+    }
+}
+
+pub(super) struct Writer {
     log: Log,
     shared: Shared,
     herald: Herald,
     rewriting: Option<Rewriting>,
     /// The queue, for a new file to tell that it is there.
     itself: mpsc::WeakSender<Task>,
+    pub(super) last: Option<Last>,
+    closed: bool,
+}
+
+/// The last commit.
+pub(super) struct Last {
+    pub(super) writes: usize,
+    pub(super) took: Duration,
+    pub(super) ended: Instant,
 }
 
 /// A new file that another thread writes, and the groups it doesn't have.
@@ -85,31 +136,60 @@ struct Rewriting {
 }
 
 impl Writer {
-    fn run(mut self, mut queue: mpsc::Receiver<Task>) {
-        self.log.keep_spare(self.weight());
-        let mut tasks = Vec::new();
-        let mut group = Vec::new();
+    /// Does what was asked for; answers how many writes that was.
+    fn work(&mut self, tasks: &mut Vec<Task>) -> usize {
+        let mut group = Vec::with_capacity(tasks.len());
+        let mut callers = Vec::with_capacity(tasks.len());
         let mut looking = Vec::new();
-        while queue.blocking_recv_many(&mut tasks, GROUP) > 0 {
-            for task in tasks.drain(..) {
-                match task {
-                    Task::Write { write, answer } => group.push((write, answer)),
-                    Task::Look(answer) => looking.push(answer),
+        for task in tasks.drain(..) {
+            match task {
+                Task::Write { write, answer } => {
+                    group.push(write);
+                    callers.push(answer);
                 }
-            }
-            // A new file may have the room that the old one lacks.
-            self.take_over();
-            if !looking.is_empty() {
-                self.look();
-            }
-            self.commit(&mut group);
-            self.rewrite();
-            for answer in looking.drain(..) {
-                // Whoever asked may be gone.
-                let _ = answer.send(());
+                Task::Look(answer) => looking.push(answer),
             }
         }
-        if let Some(rewriting) = self.rewriting {
+        // A new file may have the room that the old one lacks.
+        self.take_over();
+        if !looking.is_empty() {
+            self.look();
+        }
+        let (answers, _) = self.commit(group);
+        let writes = callers.len();
+        for (caller, answer) in callers.into_iter().zip(answers) {
+            // The caller may be gone; its write stands all the same.
+            drop(caller.send(answer));
+        }
+        self.rewrite();
+        for answer in looking.drain(..) {
+            // Whoever asked may be gone.
+            let _ = answer.send(());
+        }
+        writes
+    }
+
+    /// Whether a write would be alone and through soon, as far as the last one has shown.
+    pub(super) fn is_quick(&self) -> bool {
+        let quick = self.last.as_ref().is_some_and(|last| {
+            last.writes == 1 && last.took <= QUICK && last.ended.elapsed() >= PAUSE
+        });
+        quick && !self.closed && self.shared.health.borrow().is_well()
+    }
+
+    /// Carries one write out for whoever has the turn; answers whether anybody was woken, too.
+    pub(super) fn write_at_once(&mut self, write: Write) -> (Answer, bool) {
+        let (mut answers, told) = self.commit(vec![write]);
+        // What takes longer is left to the thread.
+        if self.has_chores() {
+            ask_for_look(&self.itself);
+        }
+        (answers.pop().unwrap_or(Err(WriteError::Closed)), told)
+    }
+
+    fn close(&mut self) {
+        self.closed = true;
+        if let Some(rewriting) = self.rewriting.take() {
             // Its file is removed at the next start.
             drop(rewriting.outcome.recv());
         }
@@ -151,9 +231,9 @@ impl Writer {
     }
 
     /// Sees to room for these writes; tells how the store is then.
-    fn prepare(&mut self, group: &[(Write, oneshot::Sender<Answer>)]) -> Health {
+    fn prepare(&mut self, group: &[Write]) -> Health {
         if !matches!(self.health(), Health::Broken(_)) {
-            let bytes = group.iter().map(|(write, _)| write.len()).sum();
+            let bytes = group.iter().map(Write::len).sum();
             match self.log.reserve(bytes) {
                 Err(error) if is_full(&error) => self.found(Health::after(&error)),
                 Ok(()) if matches!(self.health(), Health::Full(_)) => self.look(),
@@ -164,43 +244,53 @@ impl Writer {
         self.health()
     }
 
-    fn commit(&mut self, group: &mut Vec<(Write, oneshot::Sender<Answer>)>) {
+    /// Commits a group; answers each write of it, and whether anybody was woken.
+    fn commit(&mut self, group: Vec<Write>) -> (Vec<Answer>, bool) {
         if group.is_empty() {
-            return;
+            return (Vec::new(), false);
         }
-        let health = self.prepare(group);
+        let health = self.prepare(&group);
         let state = &self.shared.state;
-        let mut answers: Vec<(oneshot::Sender<Answer>, Answer)> = Vec::with_capacity(group.len());
+        let mut answers: Vec<Answer> = Vec::with_capacity(group.len());
         let batch = {
             let state = state.read().unwrap_or_else(PoisonError::into_inner);
             let mut batch = Batch::on(&state);
-            for (write, answer) in group.drain(..) {
+            for write in group {
                 let taken = match &health {
                     Health::Well | Health::Failing(_) => true,
                     Health::Full(_) => write.frees(),
                     Health::Broken(_) => false,
                 };
-                let staged = if taken {
+                answers.push(if taken {
                     batch.stage(&state, write)
                 } else {
                     Err(WriteError::Unwritten(health.clone()))
-                };
-                answers.push((answer, staged));
+                });
             }
             batch
         };
+        let mut told = false;
+        // Refusals too wait for the commit: a retry must see what it collided with.
         if !batch.events().is_empty() {
-            match self.log.commit(&batch) {
+            let begin = Instant::now();
+            let committed = self.log.commit(&batch);
+            let ended = Instant::now();
+            self.last = Some(Last {
+                writes: answers.len(),
+                took: ended - begin,
+                ended,
+            });
+            match committed {
                 Ok(()) => {
                     if let Some(rewriting) = &mut self.rewriting {
                         rewriting.since.push(self.log.last_group().to_vec());
                     }
                     let news = {
                         let mut state = state.write().unwrap_or_else(PoisonError::into_inner);
-                        state.apply(batch)
+                        state.apply(&batch)
                     };
                     // Those who watch have further to go than those who wrote.
-                    self.herald.spread(news);
+                    told = self.herald.spread(news);
                     if matches!(health, Health::Failing(_)) {
                         self.found(Health::Well);
                     }
@@ -211,17 +301,24 @@ impl Writer {
                         CommitError::Uncertain(error) => Health::Broken(error.to_string().into()),
                     });
                     let failure = WriteError::Unwritten(self.health());
-                    for (_, staged) in answers.iter_mut().filter(|(_, staged)| staged.is_ok()) {
-                        *staged = Err(failure.clone());
+                    for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
+                        *answer = Err(failure.clone());
                     }
                 }
             }
         }
-        // Refusals too wait for the commit: a retry must see what it collided with.
-        for (answer, staged) in answers {
-            // The caller may be gone; its write stands all the same.
-            drop(answer.send(staged));
-        }
+        (answers, told)
+    }
+
+    /// Whether there is something to do that [`Writer::rewrite`] does.
+    fn has_chores(&self) -> bool {
+        let weight = self.weight();
+        self.rewriting.is_none()
+            && (self.log.wants_rewriting(weight, false) || self.log.wants_spare(weight))
+    }
+
+    fn keep_spare(&mut self) {
+        self.log.keep_spare(self.weight());
     }
 
     /// Begins a new file when the old one has grown long, or when there is no room but some to be
@@ -254,11 +351,8 @@ impl Writer {
                 let written = write_new(&folder, revision, &objects);
                 // The writer waits for it.
                 drop(sender.send(written));
-                // While writes are refused nobody else may come to see that it is there. A full
-                // queue needs no more to move on.
-                if let Some(queue) = itself.upgrade() {
-                    drop(queue.try_send(Task::Look(oneshot::channel().0)));
-                }
+                // While writes are refused nobody else may come to see that it is there.
+                ask_for_look(&itself);
             });
         match spawned {
             Ok(_) => Some(Rewriting {
@@ -306,5 +400,12 @@ impl Writer {
                 tracing::warn!(error, "the store's file could not be written anew");
             }
         }
+    }
+}
+
+/// Has the writer's thread look around. A full queue needs no more to move on.
+fn ask_for_look(queue: &mpsc::WeakSender<Task>) {
+    if let Some(queue) = queue.upgrade() {
+        drop(queue.try_send(Task::Look(oneshot::channel().0)));
     }
 }
