@@ -75,6 +75,13 @@ pub const SNAPSHOT_SOURCE_PROTECTION: &str =
 /// Prefix of the attacher's finalizer on attachments and volumes; the sanitised driver name follows.
 pub const ATTACHER_PREFIX: &str = "external-attacher/";
 
+/// Volume finalizer: the disk that it stands for may hold somebody's data still.
+pub const LOCAL_UNCLEAN: &str = "static-provisioner.orlop.dev/unclean";
+/// Volume: how far the cleaning of its disk has come.
+pub const LOCAL_CLEANING: &str = "static-provisioner.orlop.dev/cleaning";
+/// Node label: its uid, so that local volumes can be of this very node.
+pub const LOCAL_NODE_UID: &str = "static-provisioner.orlop.dev/node-uid";
+
 /// Snapshot class: marks its driver's default class when it reads `true`.
 pub const IS_DEFAULT_SNAPSHOT_CLASS: &str = "snapshot.storage.kubernetes.io/is-default-class";
 /// Group snapshot class: marks its driver's default class when it reads `true`.
@@ -143,6 +150,14 @@ pub const CAPACITY_MANAGER: &str = "csi.storage.k8s.io/managed-by";
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// Node label: the node's name.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
+/// Node and volume label: the zone.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+/// Node and volume label: the region.
+pub const REGION: &str = "topology.kubernetes.io/region";
+/// The older name of [`ZONE`].
+pub const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
+/// The older name of [`REGION`].
+pub const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
 /// Namespace of the nodes' heartbeat leases.
 pub const NODE_LEASES: &str = "kube-node-lease";
 

@@ -1,15 +1,17 @@
 //! Which node a pod gets, and what is still missing before it can be placed there.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use orlop_model::{Claim, CsiNode, Node, Pod, Volume};
 
 use crate::{
     NAME,
     filter::{self, Tally},
+    hints,
     ledger::Promise,
     limits::{self, Attached},
     reason::{Reason, Refusal},
+    score,
     volume_binding::{self, ClaimFacts, Plan, Sorted, Supply},
 };
 
@@ -112,16 +114,16 @@ pub fn decide(view: &View) -> Decision {
     }
 }
 
-/// Of the nodes that will do, the one with the fewest pods.
+/// Of the nodes that will do, the best.
 fn choose(view: &View, sorted: &Sorted<'_>) -> Decision {
     let brought = limits::brought(sorted);
     let mut reasons = BTreeMap::new();
-    let mut best: Option<((i64, &str), Plan)> = None;
+    let mut best: Option<((Reverse<i64>, &str), Plan)> = None;
     for facts in &view.nodes {
         let name = facts.node.metadata.name.as_str();
         match fit(view, sorted, &brought, facts) {
             Ok(plan) => {
-                let rank = (facts.tally.pods, name);
+                let rank = (Reverse(score::score(facts, sorted, &plan)), name);
                 if best.as_ref().is_none_or(|(least, _)| rank < *least) {
                     best = Some((rank, plan));
                 }
@@ -136,7 +138,10 @@ fn choose(view: &View, sorted: &Sorted<'_>) -> Decision {
             node: node.to_owned(),
             plan,
         },
-        None => Decision::Refuse(Refusal::Nodes(reasons)),
+        None => Decision::Refuse(Refusal::Nodes {
+            hints: hints::hints(view, sorted, &reasons),
+            reasons,
+        }),
     }
 }
 
@@ -150,9 +155,14 @@ fn fit(
     if !reasons.is_empty() {
         return Err(reasons);
     }
+    // In the original's order; the first that fails is the one that is told.
+    let one = |reason| vec![reason];
     let csi_node = facts.csi_node.as_deref();
-    limits::check(brought, &facts.attached, csi_node).map_err(|reason| vec![reason])?;
-    volume_binding::plan(sorted, &facts.node, csi_node)
+    volume_binding::unshared(sorted).map_err(one)?;
+    limits::check(brought, &facts.attached, csi_node).map_err(one)?;
+    let plan = volume_binding::plan(sorted, &facts.node, csi_node)?;
+    volume_binding::in_zone(sorted, &facts.node).map_err(one)?;
+    Ok(plan)
 }
 
 /// What is missing of a promise.

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use orlop_model::{Key, Kind, Pod};
+use tokio::time::Instant;
 
 use crate::{
     filter::{Amounts, Tally},
@@ -34,6 +35,21 @@ struct Seat {
     amounts: Amounts,
 }
 
+/// A volume that was made, while the driver has yet to tell how much is left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settled {
+    /// Its class.
+    pub class: String,
+    /// Where it was made.
+    pub node: String,
+    /// Its size.
+    pub bytes: i64,
+    /// The version at which it was there.
+    pub revision: u64,
+    /// Who tells nothing for so long has nothing to tell.
+    pub until: Instant,
+}
+
 /// What is taken.
 #[derive(Debug, Default)]
 pub struct Ledger {
@@ -41,6 +57,7 @@ pub struct Ledger {
     tallies: BTreeMap<String, Tally>,
     promises: BTreeMap<Key, Promise>,
     promised_volumes: BTreeMap<String, Key>,
+    settled: Vec<Settled>,
 }
 
 impl Ledger {
@@ -132,6 +149,27 @@ impl Ledger {
     pub fn promised_to(&self, node: &str) -> Vec<Key> {
         let on = self.promises.iter().filter(|(_, p)| p.node == node);
         on.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The claims that a volume is to be made for, where that was promised.
+    pub fn to_provision(&self) -> impl Iterator<Item = (&str, &Key)> {
+        self.promises.values().flat_map(|promise| {
+            let made = promise.plan.iter();
+            let made = made.filter(|(_, supply)| *supply == Supply::Provision);
+            made.map(|(claim, _)| (promise.node.as_str(), claim))
+        })
+    }
+
+    /// A volume was made.
+    pub fn settle(&mut self, made: Settled) {
+        self.settled.push(made);
+    }
+
+    /// The volumes of a class that were made lately.
+    pub fn settled(&mut self, class: &str, now: Instant) -> Vec<Settled> {
+        self.settled.retain(|made| made.until > now);
+        let of_class = self.settled.iter().filter(|made| made.class == class);
+        of_class.cloned().collect()
     }
 
     /// What is taken on a node.

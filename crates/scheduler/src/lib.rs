@@ -7,16 +7,20 @@
 //! the next turn, which places the pod. A restart forgets promises but finds what was
 //! written, and comes to the same node.
 //!
-//! Must never: promise one volume to two claims, or place a pod before every claim of it is
-//! fully bound.
+//! Must never: promise one volume to two claims, or the same bytes to two; or place a pod
+//! before every claim of it is fully bound.
 
 pub mod assign;
 pub mod filter;
+pub mod hints;
 pub mod ledger;
 pub mod limits;
 pub mod reason;
+pub mod room;
+pub mod score;
 pub mod volume_binding;
 mod work;
+pub mod zone;
 
 #[cfg(test)]
 mod tests;

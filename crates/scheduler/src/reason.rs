@@ -44,6 +44,9 @@ pub enum Reason {
     /// There is too little room for a new volume.
     #[error("node(s) did not have enough free storage")]
     NoSpace,
+    /// It isn't in a bound volume's zone.
+    #[error("node(s) had no available volume zone")]
+    Zone,
     /// The driver that would make the volume doesn't run there.
     #[error("{0} CSI driver is not installed on the node")]
     NoDriver(String),
@@ -90,7 +93,12 @@ pub enum Refusal {
     /// Its claims rule every node out.
     Claims(Unready),
     /// Every node has its reasons.
-    Nodes(BTreeMap<String, Vec<Reason>>),
+    Nodes {
+        /// By node.
+        reasons: BTreeMap<String, Vec<Reason>>,
+        /// What would have helped.
+        hints: Vec<String>,
+    },
 }
 
 impl Refusal {
@@ -101,9 +109,9 @@ impl Refusal {
         }
         let why = match self {
             Self::Claims(unready) => unready.to_string(),
-            Self::Nodes(by_node) => {
+            Self::Nodes { reasons, .. } => {
                 let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-                for reason in by_node.values().flatten() {
+                for reason in reasons.values().flatten() {
                     *counts.entry(reason.to_string()).or_default() += 1;
                 }
                 let mut counted: Vec<String> = counts
@@ -114,6 +122,14 @@ impl Refusal {
                 counted.join(", ")
             }
         };
-        format!("0/{nodes} nodes are available: {why}.")
+        let mut message = format!("0/{nodes} nodes are available: {why}.");
+        if let Self::Nodes { hints, .. } = self {
+            for hint in hints {
+                message.push_str(" Note: ");
+                message.push_str(hint);
+                message.push('.');
+            }
+        }
+        message
     }
 }

@@ -105,7 +105,7 @@ fn promised(decision: &Decision) -> &str {
 
 fn reasons(decision: &Decision) -> BTreeMap<String, Vec<Reason>> {
     match decision {
-        Decision::Refuse(Refusal::Nodes(reasons)) => reasons.clone(),
+        Decision::Refuse(Refusal::Nodes { reasons, .. }) => reasons.clone(),
         other => panic!("not refused by nodes: {other:?}"),
     }
 }
@@ -525,7 +525,7 @@ fn a_refusal_reads_as_the_original_writes_it() {
         ("n3".to_owned(), vec![Reason::Taint]),
     ]);
     assert_eq!(
-        Refusal::Nodes(by_node).message(3),
+        nodes_refuse(by_node).message(3),
         "0/3 nodes are available: 1 Insufficient cpu, 1 Too many pods, 2 node(s) had untolerated \
          taint(s)."
     );
@@ -534,9 +534,16 @@ fn a_refusal_reads_as_the_original_writes_it() {
         "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
     );
     assert_eq!(
-        Refusal::Nodes(BTreeMap::new()).message(0),
+        nodes_refuse(BTreeMap::new()).message(0),
         "no nodes available to schedule pods"
     );
+}
+
+fn nodes_refuse(reasons: BTreeMap<String, Vec<Reason>>) -> Refusal {
+    Refusal::Nodes {
+        reasons,
+        hints: Vec::new(),
+    }
 }
 
 fn promise(node: &str, plan: volume_binding::Plan) -> Promise {

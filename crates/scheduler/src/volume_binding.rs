@@ -1,6 +1,9 @@
 //! Whether a pod's volumes can be where a node is, and what that takes.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use orlop_model::{
     AccessMode, Claim, ClaimPhase, CsiDriver, CsiNode, CsiStorageCapacity, Key, Kind, Node, Pod,
@@ -9,7 +12,11 @@ use orlop_model::{
     well_known,
 };
 
-use crate::reason::{Reason, Unready};
+use crate::{
+    reason::{Reason, Unready},
+    room::{Draw, Room},
+    zone,
+};
 
 /// A claim of a pod, and everything that placing the pod must know of it.
 #[derive(Debug, Clone, Default)]
@@ -31,10 +38,22 @@ pub struct ClaimFacts {
     pub candidates: Vec<Arc<Volume>>,
     /// What is left of its class, place by place.
     pub capacities: Vec<Arc<CsiStorageCapacity>>,
+    /// What of that others were promised.
+    pub draws: Vec<Draw>,
     /// Whether another pod uses it or was promised to.
     pub used_by_another: bool,
     /// Where, and how, another pod was promised that it will be bound.
     pub promised: Option<(String, Supply)>,
+}
+
+impl ClaimFacts {
+    /// The room for a new volume of its class.
+    pub fn room(&self) -> Room<'_> {
+        Room {
+            capacities: &self.capacities,
+            draws: &self.draws,
+        }
+    }
 }
 
 /// A pod's claims, by what placing must do about them.
@@ -104,6 +123,34 @@ pub enum Supply {
 /// What every late claim of a pod gets.
 pub type Plan = Vec<(Key, Supply)>;
 
+/// Whether the pod may use its claims at all, wherever it goes.
+///
+/// # Errors
+/// Somebody else has one that is for one pod only.
+pub fn unshared(sorted: &Sorted<'_>) -> Result<(), Reason> {
+    let alone = |claim: &Claim| {
+        let modes = &claim.spec.access_modes;
+        modes.contains(&AccessMode::ReadWriteOncePod)
+    };
+    let mut all = sorted.bound.iter().chain(&sorted.late);
+    match all.any(|(facts, claim)| facts.used_by_another && alone(claim)) {
+        true => Err(Reason::ClaimInUse),
+        false => Ok(()),
+    }
+}
+
+/// Whether the pod's bound volumes are in the node's zone.
+///
+/// # Errors
+/// One isn't.
+pub fn in_zone(sorted: &Sorted<'_>, node: &Node) -> Result<(), Reason> {
+    let mut volumes = sorted.bound.iter().filter_map(|(f, _)| f.volume.as_deref());
+    match volumes.all(|volume| zone::allows(volume, &node.metadata.labels)) {
+        true => Ok(()),
+        false => Err(Reason::Zone),
+    }
+}
+
 /// Plans a pod's volumes for a node.
 ///
 /// # Errors
@@ -115,15 +162,6 @@ pub fn plan(
 ) -> Result<Plan, Vec<Reason>> {
     let mut reasons = BTreeSet::new();
     let (name, labels) = (&node.metadata.name, &node.metadata.labels);
-    for (facts, claim) in sorted.bound.iter().chain(&sorted.late) {
-        let alone = claim
-            .spec
-            .access_modes
-            .contains(&AccessMode::ReadWriteOncePod);
-        if alone && facts.used_by_another {
-            reasons.insert(Reason::ClaimInUse);
-        }
-    }
     for (facts, _) in &sorted.bound {
         match &facts.volume {
             None => reasons.insert(Reason::VolumeGone),
@@ -133,14 +171,12 @@ pub fn plan(
             Some(_) => false,
         };
     }
-    let mut taken = BTreeSet::new();
+    let mut own = Own::told(sorted, name);
     let mut plan = Plan::new();
     for (facts, claim) in &sorted.late {
-        match supply(facts, claim, node, csi_node, &taken) {
+        match supply(facts, claim, (node, csi_node), &own) {
             Ok(supply) => {
-                if let Supply::Reserve(volume) = &supply {
-                    taken.insert(volume.metadata.name.clone());
-                }
+                own.take(facts, claim, &supply);
                 plan.push((facts.key.clone(), supply));
             }
             Err(reason) => {
@@ -155,12 +191,48 @@ pub fn plan(
     }
 }
 
+/// What the pod's other claims take on the node.
+#[derive(Default)]
+struct Own<'a> {
+    volumes: BTreeSet<String>,
+    bytes: BTreeMap<&'a str, i64>,
+}
+
+impl<'a> Own<'a> {
+    /// With those that were told the node already: they are made first.
+    fn told(sorted: &Sorted<'a>, node: &str) -> Self {
+        let mut own = Self::default();
+        for (facts, claim) in &sorted.late {
+            if claim.selected_node() == Some(node) {
+                own.draw(facts, claim);
+            }
+        }
+        own
+    }
+
+    fn take(&mut self, facts: &'a ClaimFacts, claim: &Claim, supply: &Supply) {
+        match supply {
+            Supply::Reserve(volume) => {
+                self.volumes.insert(volume.metadata.name.clone());
+            }
+            Supply::Provision if claim.selected_node().is_none() => self.draw(facts, claim),
+            Supply::Provision => {}
+        }
+    }
+
+    fn draw(&mut self, facts: &'a ClaimFacts, claim: &Claim) {
+        if let Some(class) = &facts.class {
+            let bytes = self.bytes.entry(&class.metadata.name).or_default();
+            *bytes = bytes.saturating_add(claim.requested_bytes());
+        }
+    }
+}
+
 fn supply(
     facts: &ClaimFacts,
     claim: &Claim,
-    node: &Node,
-    csi_node: Option<&CsiNode>,
-    taken: &BTreeSet<String>,
+    (node, csi_node): (&Node, Option<&CsiNode>),
+    own: &Own<'_>,
 ) -> Result<Supply, Reason> {
     if let Some((promised, supply)) = &facts.promised {
         return match *promised == node.metadata.name {
@@ -179,7 +251,9 @@ fn supply(
         labels: &node.metadata.labels,
     };
     let free = facts.candidates.iter();
-    let free: Vec<&Arc<Volume>> = free.filter(|v| !taken.contains(&v.metadata.name)).collect();
+    let free: Vec<&Arc<Volume>> = free
+        .filter(|v| !own.volumes.contains(&v.metadata.name))
+        .collect();
     let found = matching::best(claim, free.iter().map(|v| &***v), place, Timing::Now);
     if let Some(found) = found {
         let found = free
@@ -192,14 +266,14 @@ fn supply(
     if free.iter().any(|v| v.is_reserved_for(claim)) {
         return Err(Reason::VolumeAffinity);
     }
-    provisionable(facts, claim, node, csi_node).map(|()| Supply::Provision)
+    provisionable(facts, claim, (node, csi_node), own).map(|()| Supply::Provision)
 }
 
 fn provisionable(
     facts: &ClaimFacts,
     claim: &Claim,
-    node: &Node,
-    csi_node: Option<&CsiNode>,
+    (node, csi_node): (&Node, Option<&CsiNode>),
+    own: &Own<'_>,
 ) -> Result<(), Reason> {
     let class = facts.class.as_deref().ok_or(Reason::NoVolume)?;
     let labels = &node.metadata.labels;
@@ -217,11 +291,10 @@ fn provisionable(
     if driver.spec.storage_capacity != Some(true) {
         return Ok(());
     }
-    let wanted = claim.requested_bytes();
-    let room = facts.capacities.iter().any(|c| {
-        let most = c.maximum_volume_size.as_ref().or(c.capacity.as_ref());
-        c.node_topology.as_ref().is_some_and(|t| t.matches(labels))
-            && most.is_some_and(|most| most.value() >= wanted)
-    });
-    if room { Ok(()) } else { Err(Reason::NoSpace) }
+    let own = own.bytes.get(class.metadata.name.as_str());
+    let largest = facts.room().largest(node, own.copied().unwrap_or(0));
+    match largest.is_some_and(|largest| largest >= claim.requested_bytes()) {
+        true => Ok(()),
+        false => Err(Reason::NoSpace),
+    }
 }

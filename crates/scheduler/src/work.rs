@@ -15,6 +15,7 @@ use orlop_runtime::{
     Queue, Recorder, work,
 };
 use serde_json::json;
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 mod look;
@@ -22,7 +23,7 @@ mod look;
 use crate::{
     NAME,
     assign::{self, Decision, Step},
-    ledger::Ledger,
+    ledger::{Ledger, Settled},
     reason::Refusal,
 };
 
@@ -31,6 +32,9 @@ use crate::{
 const AT_ONCE: usize = 16;
 /// After a write that came too late: the watch is about to tell.
 const SOON: Duration = Duration::from_millis(50);
+/// How long a volume that was made is taken off what its driver tells to be left, unless the
+/// driver tells anew. The original's sidecar looks once a minute.
+const HOLD: Duration = Duration::from_secs(60);
 
 /// What needs a look.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +60,7 @@ struct Scheduler {
     capacities: Cache<CsiStorageCapacity>,
     attachments: Cache<VolumeAttachment>,
     pods_by_claim: Index<Pod>,
+    claims_under_way: Index<Claim>,
     pods_by_node: Index<Pod>,
     free_volumes: Index<Volume>,
     claimed_volumes: Index<Volume>,
@@ -69,6 +74,17 @@ fn class_of(capacity: &CsiStorageCapacity) -> Vec<String> {
     vec![capacity.storage_class_name.clone()]
 }
 
+/// The class of a claim that was told its node, and isn't bound.
+fn under_way(claim: &Claim) -> Vec<String> {
+    let told = claim.selected_node().is_some() && !claim.is_fully_bound();
+    claim
+        .class()
+        .filter(|_| told)
+        .map(str::to_owned)
+        .into_iter()
+        .collect()
+}
+
 fn node_of(attachment: &VolumeAttachment) -> Vec<String> {
     vec![attachment.spec.node_name.clone()]
 }
@@ -76,6 +92,7 @@ fn node_of(attachment: &VolumeAttachment) -> Vec<String> {
 /// Starts the scheduler.
 pub fn start(process: &Process) {
     let pods = process.cache::<Pod>();
+    let claims = process.cache::<Claim>();
     let volumes = process.cache::<Volume>();
     let capacities = process.cache::<CsiStorageCapacity>();
     let attachments = process.cache::<VolumeAttachment>();
@@ -90,7 +107,8 @@ pub fn start(process: &Process) {
         recorder: process.recorder(NAME),
         queue: Queue::new(backoff),
         nodes: process.cache(),
-        claims: process.cache(),
+        claims_under_way: claims.index("scheduler/under-way", under_way),
+        claims,
         classes: process.cache(),
         drivers: process.cache(),
         csi_nodes: process.cache(),
@@ -130,8 +148,16 @@ impl Scheduler {
         let role = self.clone();
         self.pods.subscribe(move |change| role.pod_changed(change));
         let role = self.clone();
-        self.claims
-            .subscribe(move |change| role.wake_users(&change.object().key()));
+        self.claims.subscribe(move |change| {
+            if let Change::Applied {
+                old: Some(old),
+                new,
+            } = change
+            {
+                role.note_made(old, new);
+            }
+            role.wake_users(&change.object().key());
+        });
         let role = self.clone();
         self.volumes
             .subscribe(move |change| match &change.object().spec.claim_ref {
@@ -200,6 +226,27 @@ impl Scheduler {
             if assign::is_ours(&pod) {
                 self.queue.add(Item::Pod(pod.key()));
             }
+        }
+    }
+
+    /// A claim that was told its node is bound: until its driver tells anew what is left, this
+    /// is taken off.
+    fn note_made(&self, old: &Claim, new: &Claim) {
+        let (Some(class), Some(node)) = (new.class(), old.selected_node()) else {
+            return;
+        };
+        let made = !old.is_fully_bound() && new.is_fully_bound();
+        let provisioner = self.classes.named(class).map(|c| c.provisioner.clone());
+        let driver = provisioner.and_then(|name| self.drivers.named(&name));
+        if made && driver.is_some_and(|d| d.spec.storage_capacity == Some(true)) {
+            self.ledger().settle(Settled {
+                class: class.to_owned(),
+                node: node.to_owned(),
+                bytes: new.requested_bytes(),
+                revision: new.metadata.revision(),
+                until: Instant::now() + HOLD,
+            });
+            self.queue.add_after(Item::Refused, HOLD);
         }
     }
 

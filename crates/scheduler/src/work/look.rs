@@ -1,13 +1,20 @@
 //! What the caches and the ledger say of a pod, its claims and the nodes.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
+    sync::Arc,
+};
 
-use orlop_model::{Key, Kind, Node, Pod, driver::CsiNodeDriver, matching};
+use orlop_model::{Claim, Key, Kind, Node, Pod, driver::CsiNodeDriver, matching};
+use tokio::time::Instant;
 
 use super::Scheduler;
 use crate::{
     assign::{NodeFacts, View},
+    ledger::Ledger,
     limits::Attached,
+    room::Draw,
     volume_binding::{ClaimFacts, Supply},
 };
 
@@ -50,7 +57,7 @@ impl Scheduler {
         let driver = class
             .as_ref()
             .and_then(|c| self.drivers.named(&c.provisioner));
-        let ledger = self.ledger();
+        let mut ledger = self.ledger();
         let mut facts = ClaimFacts {
             volume: self.volumes.named(&claim.spec.volume_name),
             used_by_another: users
@@ -69,22 +76,66 @@ impl Scheduler {
                 Some((_, Supply::Reserve(volume))) => volume.metadata.name.clone(),
                 Some((_, Supply::Provision)) | None => String::new(),
             };
-            let pod = pod.key();
+            let pod_key = pod.key();
             let shelves = matching::shelves(class);
             self.free_volumes.scan(&shelves, &shelves, |volume| {
                 let name = &volume.metadata.name;
-                if *name == mine || !ledger.is_promised_to_another(name, &pod) {
+                if *name == mine || !ledger.is_promised_to_another(name, &pod_key) {
                     facts.candidates.push(volume.clone());
                 }
                 ControlFlow::<()>::Continue(())
             });
             facts.capacities = self.capacities_by_class.get(class);
+            if !facts.capacities.is_empty() {
+                facts.draws = self.draws(pod, class, &mut ledger);
+            }
         }
         ClaimFacts {
             claim: Some(claim),
             key,
             ..facts
         }
+    }
+
+    /// What of a class's room others were promised.
+    fn draws(&self, pod: &Pod, class: &str, ledger: &mut Ledger) -> Vec<Draw> {
+        let own: BTreeSet<Key> = pod.claims().map(|(_, key)| key).collect();
+        let mut draws = BTreeMap::new();
+        let mut draw = |key: Key, node: &str, bytes| {
+            if let Some(node) = self.nodes.named(node).filter(|_| !own.contains(&key)) {
+                let settled = None;
+                draws.insert(
+                    key,
+                    Draw {
+                        node,
+                        bytes,
+                        settled,
+                    },
+                );
+            }
+        };
+        for claim in self.claims_under_way.get(class) {
+            let node = claim.selected_node().unwrap_or_default();
+            draw(claim.key(), node, claim.requested_bytes());
+        }
+        for (node, key) in ledger.to_provision() {
+            let claim = self.claims.get(key);
+            let unbound = |claim: &Claim| claim.class() == Some(class) && !claim.is_fully_bound();
+            if let Some(claim) = claim.filter(|claim| unbound(claim)) {
+                draw(key.clone(), node, claim.requested_bytes());
+            }
+        }
+        let mut draws: Vec<Draw> = draws.into_values().collect();
+        for made in ledger.settled(class, Instant::now()) {
+            if let Some(node) = self.nodes.named(&made.node) {
+                draws.push(Draw {
+                    node,
+                    bytes: made.bytes,
+                    settled: Some(made.revision),
+                });
+            }
+        }
+        draws
     }
 
     fn node_facts(&self, node: Arc<Node>) -> NodeFacts {

@@ -1,0 +1,83 @@
+//! Whether a node is in the zone that a volume's labels name.
+//!
+//! The labels are from before volumes had a node affinity; volumes of old still have them.
+
+use std::collections::BTreeMap;
+
+use orlop_model::{Volume, well_known};
+
+/// The labels that count, each with the name that it has today.
+const LABELS: [(&str, &str); 4] = [
+    (well_known::ZONE, well_known::ZONE),
+    (well_known::REGION, well_known::REGION),
+    (well_known::BETA_ZONE, well_known::ZONE),
+    (well_known::BETA_REGION, well_known::REGION),
+];
+
+/// Stands between the zones of a volume that is in several.
+const AND: &str = "__";
+
+/// Whether a node with these labels is where the volume is.
+pub fn allows(volume: &Volume, node: &BTreeMap<String, String>) -> bool {
+    // A cluster that knows no zones has no wrong ones.
+    if !LABELS.iter().any(|(label, _)| node.contains_key(*label)) {
+        return true;
+    }
+    LABELS.iter().all(|(label, today)| {
+        let Some(zones) = volume.metadata.labels.get(*label) else {
+            return true;
+        };
+        let here = node.get(*label).or_else(|| node.get(*today));
+        here.is_some_and(|here| zones.split(AND).any(|zone| zone == here))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        pairs.iter().map(owned).collect()
+    }
+
+    #[test]
+    fn a_volume_is_where_its_labels_say() {
+        let (zone, region) = (well_known::ZONE, well_known::REGION);
+        let (beta, beta_region) = (well_known::BETA_ZONE, well_known::BETA_REGION);
+        for (volume, node, allowed) in [
+            // As the original's table has them.
+            (&[][..], &[(zone, "a")][..], true),
+            (&[(zone, "a")], &[], true),
+            (&[(zone, "a")], &[("other", "a")], true),
+            (&[(zone, "a")], &[(zone, "a")], true),
+            (&[(zone, "b")], &[(zone, "a")], false),
+            (&[(zone, "a__b")], &[(zone, "b")], true),
+            (&[(zone, "a__b")], &[(zone, "c")], false),
+            (
+                &[(zone, "a"), (region, "r")],
+                &[(zone, "a"), (region, "r")],
+                true,
+            ),
+            (
+                &[(zone, "a"), (region, "r")],
+                &[(zone, "a"), (region, "s")],
+                false,
+            ),
+            (&[(region, "r")], &[(zone, "a")], false),
+            // Labels of old on volumes, of today on nodes.
+            (&[(beta, "a")], &[(zone, "a")], true),
+            (&[(beta, "a")], &[(zone, "b")], false),
+            (&[(beta, "a")], &[(beta, "a")], true),
+            (&[(beta_region, "r")], &[(region, "r")], true),
+            (&[(beta_region, "r")], &[(region, "s")], false),
+            // An empty zone is no zone.
+            (&[(zone, "")], &[(zone, "a")], false),
+        ] {
+            let mut of_labels = Volume::default();
+            of_labels.metadata.labels = labels(volume);
+            let told = allows(&of_labels, &labels(node));
+            assert_eq!(told, allowed, "{volume:?} on {node:?}");
+        }
+    }
+}
