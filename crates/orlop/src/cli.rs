@@ -62,6 +62,8 @@ pub(crate) enum Command {
     Scheduler(Cluster),
     /// Run a node: register drivers, mount volumes, run pods, against a cluster.
     Node(Node),
+    /// Offer this node's local disks as persistent volumes, and clean them when they are given back.
+    LocalStaticProvisioner(LocalStaticProvisioner),
     /// Register a CSI driver with the kubelet of its node, and tell how both are.
     #[command(disable_help_flag = true)]
     NodeRegistrar(Words),
@@ -336,6 +338,30 @@ pub(crate) struct Node {
     /// The node's root, laid out as the kubelet's.
     #[arg(long, default_value = "/var/lib/orlop-node", value_name = "DIR")]
     pub(crate) root: PathBuf,
+}
+
+/// `orlop local-static-provisioner`.
+#[derive(Debug, Args)]
+pub(crate) struct LocalStaticProvisioner {
+    /// A kubeconfig; without one, `$KUBECONFIG`, the home folder's or the pod's service account.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The configuration: a folder with one file per key, as a ConfigMap is mounted, or one file.
+    /// It is read again whenever it changes.
+    #[arg(long, default_value = "/etc/provisioner/config", value_name = "PATH")]
+    pub(crate) config: PathBuf,
+    /// The node whose disks these are.
+    #[arg(long, env = "MY_NODE_NAME", value_name = "NAME")]
+    pub(crate) node_name: String,
+    /// How many disks are cleaned at once.
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) concurrent_cleanings: u16,
+    /// Where to serve metrics and, at /ready, whether all disks are offered; empty for nowhere.
+    #[arg(long, default_value = ":8080", value_name = "ADDRESS")]
+    pub(crate) listen_address: String,
+    /// Where the metrics are.
+    #[arg(long, default_value = "/metrics", value_name = "PATH")]
+    pub(crate) metrics_path: String,
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod endpoint;
 mod identity;
 mod leaks;
 mod life;
+mod local_static;
 mod logs;
 mod proof;
 mod up;
@@ -100,6 +101,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
             Command::Control(args) => cluster::control(args).await,
             Command::Scheduler(args) => cluster::scheduler(args).await,
             Command::Node(args) => cluster::node(args).await,
+            Command::LocalStaticProvisioner(args) => local_static::run(args).await,
             Command::Conformance(_)
             | Command::Leaks(_)
             | Command::Controller(_)

@@ -17,7 +17,7 @@ fn the_manifests_apply_and_their_flags_are_known() {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
     let path = |name: &str| deploy.join(name).display().to_string();
     let mut programs = 0;
-    for manifests in ["rbac/controller.yaml", "driver", "local"] {
+    for manifests in ["rbac/controller.yaml", "driver", "local", "local-static"] {
         let manifests = path(manifests);
         machine.kubectl(&["apply", "--dry-run=server", "-f", &manifests]);
         machine.kubectl(&["apply", "-f", &manifests]);
@@ -30,8 +30,8 @@ fn the_manifests_apply_and_their_flags_are_known() {
             }
         }
     }
-    // Two of the driver's, three of the local one's.
-    assert_eq!(programs, 5);
+    // Two of the driver's, three of the local one's, and the provisioner of local disks.
+    assert_eq!(programs, 6);
 }
 
 /// Asserts that our binary takes a container's arguments; says whether it is ours.
@@ -42,10 +42,9 @@ fn is_understood(container: &Value) -> bool {
     let words = container["args"].as_array().unwrap();
     let words: Vec<&str> = words.iter().map(|word| word.as_str().unwrap()).collect();
     // Flags are read before the version or the help is printed; a wrong one is not passed over.
-    let last = if words[0] == "driver" {
-        "--help"
-    } else {
-        "--version"
+    let last = match words[0] {
+        "driver" | "local-static-provisioner" => "--help",
+        _ => "--version",
     };
     let output = Command::new(env!("CARGO_BIN_EXE_orlop"))
         .args(&words)

@@ -75,7 +75,10 @@ fn what_is_mounted_inside_is_not_touched() {
     mount::bind(source, target, mount::Depth::One, Restrictions::default()).expect("a mount");
     let result = empty(&outer.path(), |_| Go::On);
     let at = crate::MountTable::read().expect("mounts");
-    let at = at.beneath(&outer.path()).map(|m| m.point.clone()).last();
+    let at = at
+        .beneath(&outer.path())
+        .map(|m| m.point.clone())
+        .next_back();
     let place = Place::at(&at.expect("the inner mount")).expect("a place");
     mount::unmount(&place).expect("unmounted");
     assert!(

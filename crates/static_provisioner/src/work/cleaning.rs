@@ -1,0 +1,234 @@
+//! One volume's cleaning: asked for live, carried out aside, its progress kept on the volume.
+
+use std::{
+    error::Error,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use orlop_host::{place::is_plain_name, scrub::Go};
+use orlop_model::{Claim, Key, Kind, Volume, well_known};
+use orlop_runtime::{ApiError, EventType, Outcome, Patch};
+use serde_json::json;
+use tokio::{sync::watch, time::Instant};
+use tracing::warn;
+
+use super::{Provisioner, SOON};
+use crate::{
+    clean::{self, CleanError, Cleaned, Job},
+    record::Record,
+    volume::{self, Step},
+};
+
+/// Progress is written when it has come so many hundredths further, or so much time passed.
+const FURTHER: u64 = 10;
+const WHILE: Duration = Duration::from_secs(60);
+
+/// Ends the work when nobody waits for it any more.
+struct StopWithMe(Arc<AtomicBool>);
+
+impl Drop for StopWithMe {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Provisioner {
+    pub(super) async fn cleaning_turn(&self, name: String) -> Outcome {
+        match self.clean(&name).await {
+            Ok(outcome) => outcome,
+            Err(error) if error.is_conflict() || error.is_not_found() => Outcome::After(SOON),
+            Err(error) => {
+                warn!(volume = name, error = error.chain(), "will be tried again");
+                Outcome::Retry
+            }
+        }
+    }
+
+    async fn clean(&self, name: &str) -> Result<Outcome, ApiError> {
+        // What can't be undone is decided on what is so now, not on a cache.
+        let Some(volume) = self.released(name).await? else {
+            return Ok(Outcome::Done);
+        };
+        if let Some(claim) = self.claimant(&volume).await? {
+            let message = format!(
+                "claim {} still exists: the disk is not cleaned",
+                claim.key()
+            );
+            self.recorder
+                .say(&volume, EventType::Warning, "VolumeFailedDelete", message);
+            return Ok(Outcome::Retry);
+        }
+        let job = match self.job(&volume) {
+            Ok(job) => job,
+            Err(why) => return Ok(self.failed(&volume, &why)),
+        };
+        self.recorder.say(
+            &volume,
+            EventType::Normal,
+            "VolumeDelete",
+            format!("Starting cleanup of PV \"{name}\", this may take a while"),
+        );
+        let started = Instant::now();
+        let cleaned = match self.carry_out(&volume, job).await {
+            Ok(cleaned) => cleaned,
+            Err(error) => {
+                let mut why = error.to_string();
+                let mut source = error.source();
+                while let Some(cause) = source {
+                    why = format!("{why}: {cause}");
+                    source = cause.source();
+                }
+                return Ok(self.failed(&volume, &why));
+            }
+        };
+        self.finished(&volume, cleaned, started.elapsed()).await
+    }
+
+    /// The volume, if its disk is still to be cleaned.
+    async fn released(&self, name: &str) -> Result<Option<Volume>, ApiError> {
+        let me = self.shared().me.clone();
+        let volume = self.cluster.get::<Volume>(&Key::cluster(name)).await?;
+        Ok(me.zip(volume).and_then(|(me, volume)| {
+            let step = volume::decide(&volume, me.identity.whose(&volume));
+            (step == Step::Clean).then_some(volume)
+        }))
+    }
+
+    /// The claim that the volume belongs to, if it exists after all.
+    async fn claimant(&self, volume: &Volume) -> Result<Option<Claim>, ApiError> {
+        let Some(owner) = &volume.spec.claim_ref else {
+            return Ok(None);
+        };
+        let claim = self.cluster.get::<Claim>(&owner.key()).await?;
+        Ok(claim.filter(|claim| claim.metadata.uid == owner.uid))
+    }
+
+    fn job(&self, volume: &Volume) -> Result<Job, String> {
+        let class = volume.class();
+        let config = self.shared().config.clone();
+        let config = config
+            .classes
+            .get(class)
+            .ok_or_else(|| format!("Unknown storage class name {class}"))?;
+        let path = volume.spec.local.as_ref().map(|local| &local.path);
+        let path = std::path::Path::new(path.map_or("", String::as_str));
+        let file = path.strip_prefix(&config.host_dir).ok();
+        // Right in the folder, as it was found: a volume made by hand may say anything.
+        let file = file.filter(|file| is_plain_name(file.as_os_str()));
+        let file = file.ok_or_else(|| {
+            let folder = config.host_dir.display();
+            format!(
+                "{} is not in the folder {folder} of class {class}",
+                path.display()
+            )
+        })?;
+        Ok(Job {
+            path: config.mount_dir.join(file),
+            cleaner: config.cleaner.clone(),
+            claim: claim_uid(volume),
+            before: Record::of(volume),
+        })
+    }
+
+    async fn carry_out(&self, volume: &Volume, job: Job) -> Result<Cleaned, CleanError> {
+        let name = &volume.metadata.name;
+        let running = self.metrics.begun(name);
+        let (send, mut heard) = watch::channel(Record::default());
+        let stop = Arc::new(AtomicBool::new(false));
+        let _stop = StopWithMe(stop.clone());
+        let path = job.path.clone();
+        let mut working = tokio::task::spawn_blocking(move || {
+            clean::clean(&job, |record| {
+                send.send_replace(record.clone());
+                match stop.load(Ordering::Relaxed) {
+                    true => Go::Stop,
+                    false => Go::On,
+                }
+            })
+        });
+        let mut written = (0, Instant::now());
+        loop {
+            tokio::select! {
+                done = &mut working => return done.unwrap_or_else(|panic| {
+                    Err(CleanError::Look { path, source: std::io::Error::other(panic) })
+                }),
+                Ok(()) = heard.changed() => {
+                    let record = heard.borrow_and_update().clone();
+                    running.reached(record.percent());
+                    let far = record.percent() >= written.0 + FURTHER;
+                    if record.percent() < 100 && (far || written.1.elapsed() > WHILE) {
+                        written = (record.percent(), Instant::now());
+                        self.note(volume, &record).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Keeps progress on the volume. A restart goes on from it; nothing hangs on it but time.
+    async fn note(&self, volume: &Volume, record: &Record) {
+        let message = format!("Cleaning the disk: {}% done", record.percent());
+        self.recorder
+            .say(volume, EventType::Normal, "VolumeCleaning", message);
+        let body = json!({"metadata": {
+            "uid": volume.metadata.uid,
+            "annotations": {well_known::LOCAL_CLEANING: record.text()},
+        }});
+        let written = self.cluster.patch(&volume.key(), &Patch::Merge(body)).await;
+        match written {
+            Ok(answer) => self.volumes.absorb(answer),
+            Err(error) => warn!(error = error.chain(), "progress could not be written"),
+        }
+    }
+
+    /// The disk is clean; that goes on record, and then the volume goes.
+    async fn finished(
+        &self,
+        volume: &Volume,
+        cleaned: Cleaned,
+        took: Duration,
+    ) -> Result<Outcome, ApiError> {
+        let name = &volume.metadata.name;
+        let now = self.released(name).await?;
+        let same = |now: &Volume| {
+            now.metadata.uid == volume.metadata.uid && claim_uid(now) == claim_uid(volume)
+        };
+        let Some(now) = now.filter(same) else {
+            return Ok(Outcome::Done);
+        };
+        let body = json!({"metadata": {
+            "annotations": {well_known::LOCAL_CLEANING: cleaned.record.text()},
+        }});
+        let patch = Patch::merge_on(&now, body);
+        let answer = self.cluster.patch::<Volume>(&now.key(), &patch).await?;
+        let seconds = took.as_secs_f64();
+        self.recorder.say(
+            &now,
+            EventType::Normal,
+            "VolumeCleaned",
+            format!("The disk was cleaned by {} in {seconds:.1} s", cleaned.how),
+        );
+        self.metrics.cleaned(cleaned.mode, &cleaned.how, took);
+        self.volumes.absorb(answer);
+        Ok(Outcome::Done)
+    }
+
+    fn failed(&self, volume: &Volume, why: &str) -> Outcome {
+        let name = &volume.metadata.name;
+        let message = format!("Error cleaning PV \"{name}\": {why}");
+        self.recorder
+            .say(volume, EventType::Warning, "VolumeFailedDelete", message);
+        self.metrics.failed(volume.volume_mode());
+        self.shared().stuck.insert(name.clone());
+        Outcome::Retry
+    }
+}
+
+fn claim_uid(volume: &Volume) -> String {
+    let owner = volume.spec.claim_ref.as_ref();
+    owner.map(|owner| owner.uid.clone()).unwrap_or_default()
+}
