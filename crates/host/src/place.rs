@@ -314,6 +314,12 @@ fn openat2(
     result
 }
 
+/// Whether a descriptor is of a directory.
+pub fn is_directory(held: impl AsFd) -> io::Result<bool> {
+    let mode = rustix::fs::fstat(held)?.st_mode;
+    Ok(FileType::from_raw_mode(mode) == FileType::Directory)
+}
+
 /// Whether a path is absolute and made of plain names only.
 #[must_use]
 pub fn is_plain_absolute(path: &Path) -> bool {

@@ -110,5 +110,48 @@ fn children(directory: &OwnedFd) -> rustix::io::Result<Vec<Vec<u8>>> {
     Ok(names)
 }
 
+/// How much room a tree takes on its disk, without what is mounted in it; a file with several names
+/// counts once. What vanishes or can't be read meanwhile is left out: it is a tree that others
+/// write to.
+///
+/// # Errors
+/// If the tree itself can't be read.
+pub fn disk_usage(path: &Path) -> io::Result<u64> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let root = rustix::fs::open(path, flags, Mode::empty())?;
+    let mut total = blocks(&rustix::fs::fstat(&root)?);
+    let mut linked = std::collections::BTreeSet::new();
+    // By path from the root and not by descriptor: however deep a tree is, few are open at once.
+    let mut folders = vec![PathBuf::from(".")];
+    while let Some(folder) = folders.pop() {
+        let Ok(held) = enter(&root, folder.as_os_str().as_bytes()) else {
+            continue;
+        };
+        for name in children(&held).unwrap_or_default() {
+            let Ok(found) = rustix::fs::statat(&held, &*name, AtFlags::SYMLINK_NOFOLLOW) else {
+                continue;
+            };
+            if found.st_nlink > 1
+                && rustix::fs::FileType::from_raw_mode(found.st_mode)
+                    != rustix::fs::FileType::Directory
+                && !linked.insert((found.st_dev, found.st_ino))
+            {
+                continue;
+            }
+            if rustix::fs::FileType::from_raw_mode(found.st_mode) == rustix::fs::FileType::Directory
+            {
+                folders.push(folder.join(OsStr::from_bytes(&name)));
+            }
+            total += blocks(&found);
+        }
+    }
+    Ok(total)
+}
+
+/// The kernel counts in units of 512 bytes, whatever the file system does.
+fn blocks(found: &rustix::fs::Stat) -> u64 {
+    u64::try_from(found.st_blocks).unwrap_or(0) * 512
+}
+
 #[cfg(test)]
 mod tests;

@@ -127,6 +127,7 @@ fn shell(script: &str) -> ContainerSpec {
 
 fn mount(source: &Path, target: &str) -> Mount {
     Mount {
+        volume: String::new(),
         source: source.to_owned(),
         sub_path: None,
         target: target.into(),

@@ -160,6 +160,9 @@ pub struct Container {
     pub name: String,
     /// Its image.
     pub image: String,
+    /// When its image is fetched.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub image_pull_policy: String,
     /// The program; the image's own if empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,

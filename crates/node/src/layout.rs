@@ -82,12 +82,94 @@ impl Layout {
             .join(attempt.to_string())
     }
 
+    /// The parts of a pod's volumes that containers have as mounts of their own.
+    pub(crate) fn subpaths(&self, pod: &PodUid) -> PathBuf {
+        self.pod(pod).join("volume-subpaths")
+    }
+
     /// A pod's volume of a plugin.
     pub fn volume(&self, pod: &PodUid, plugin: &str, name: &str) -> PathBuf {
         self.pod(pod)
             .join("volumes")
             .join(format!("kubernetes.io~{plugin}"))
             .join(name)
+    }
+
+    /// The file system of a disk that is a `local` volume.
+    pub(crate) fn local_disk(&self, volume: &str) -> PathBuf {
+        self.plugins()
+            .join("kubernetes.io/local-volume/mounts")
+            .join(volume)
+    }
+
+    /// A FlexVolume driver's name as folders have it, `vendor~driver`; none if it can't be one.
+    pub(crate) fn flex_name(driver: &str) -> Option<String> {
+        let parts: Vec<&str> = driver.split('/').collect();
+        let plain = |part: &&str| {
+            Self::is_safe(part) && !part.starts_with('.') && !part.contains('~') && part.len() < 256
+        };
+        let fits = parts.len() <= 2 && parts.iter().all(plain) && parts[0] != "kubernetes.io";
+        fits.then(|| parts.join("~"))
+    }
+
+    /// A FlexVolume driver's folder, for what is its own and no pod's.
+    pub(crate) fn flex(&self, driver: &str) -> PathBuf {
+        self.plugins().join("kubernetes.io/flexvolume").join(driver)
+    }
+
+    /// Where a FlexVolume driver's device is mounted.
+    pub(crate) fn flex_global(&self, driver: &str, volume: &str) -> PathBuf {
+        self.flex(driver).join("mounts").join(volume)
+    }
+
+    /// Where a FlexVolume driver's volume is mounted for a pod.
+    pub(crate) fn flex_target(&self, pod: &PodUid, driver: &str, volume: &str) -> PathBuf {
+        let folder = self.pod(pod).join("volumes");
+        folder.join(driver.replace('/', "~")).join(volume)
+    }
+
+    /// All such volumes of a pod: driver, name, and where.
+    pub(crate) fn flex_targets(&self, pod: &PodUid) -> Vec<(String, String, PathBuf)> {
+        let mut found = Vec::new();
+        for (plugin, folder) in Self::entries(&self.pod(pod).join("volumes")) {
+            if plugin.starts_with("kubernetes.io~") {
+                continue;
+            }
+            let driver = plugin.replace('~', "/");
+            for (volume, path) in Self::entries(&folder) {
+                found.push((driver.clone(), volume, path));
+            }
+        }
+        found
+    }
+
+    /// The FlexVolume drivers that keep something here.
+    pub(crate) fn flex_drivers(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (first, folder) in Self::entries(&self.flex("")) {
+            if folder.join("users").is_dir() {
+                found.push(first.clone());
+            }
+            for (second, folder) in Self::entries(&folder) {
+                if folder.join("users").is_dir() {
+                    found.push(format!("{first}/{second}"));
+                }
+            }
+        }
+        found
+    }
+
+    /// What is in a folder, by name; nothing if it can't be read.
+    pub(crate) fn entries(folder: &Path) -> Vec<(String, PathBuf)> {
+        let read = std::fs::read_dir(folder).into_iter().flatten();
+        let mut entries: Vec<_> = read
+            .filter_map(|entry| {
+                let entry = entry.ok()?;
+                Some((entry.file_name().into_string().ok()?, entry.path()))
+            })
+            .collect();
+        entries.sort();
+        entries
     }
 
     /// A pod's CSI volumes.
@@ -223,6 +305,34 @@ mod tests {
                  ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad/globalmount"
             )
         );
+    }
+
+    #[test]
+    fn a_flexvolume_drivers_paths_are_the_kubelets() {
+        let layout = Layout::new("/var/lib/kubelet");
+        let pod = PodUid::new("u-1").expect("a uid");
+        assert_eq!(
+            layout.flex_target(&pod, "example.org/disk", "data"),
+            Path::new("/var/lib/kubelet/pods/u-1/volumes/example.org~disk/data")
+        );
+        assert_eq!(
+            layout.flex_global("example.org/disk", "data"),
+            Path::new(
+                "/var/lib/kubelet/plugins/kubernetes.io/flexvolume/example.org/disk/mounts/data"
+            )
+        );
+        for (driver, name) in [
+            ("example.org/disk", Some("example.org~disk")),
+            ("disk", Some("disk")),
+            ("a/b/c", None),
+            ("../disk", None),
+            ("a~b/disk", None),
+            ("a/.disk", None),
+            ("kubernetes.io/csi", None),
+            ("", None),
+        ] {
+            assert_eq!(Layout::flex_name(driver).as_deref(), name, "{driver:?}");
+        }
     }
 
     #[test]

@@ -33,6 +33,7 @@ mod plugins;
 mod pods;
 mod registration;
 mod runner;
+mod subpaths;
 mod volumes;
 mod words;
 mod workers;
@@ -43,12 +44,18 @@ pub use registration::{
     Announcement, Announcer, ChannelRegistrations, PluginId, Registrations, Sighting,
     SocketRegistrations, Work,
 };
-pub use runner::{ContainerId, Finish, Found, HostRunner, Runner, RunnerError, RunningContainer};
+pub use runner::{
+    Attempts, ContainerId, CriRunner, Finish, Found, HostRunner, Image, Launch, PodName, Pull,
+    Runner, RunnerError, RunningContainer,
+};
 
 /// Pods that are worked on at the same time.
 const PODS_AT_ONCE: usize = 32;
 /// Volumes: most of a turn is spent waiting for a driver, and one that hangs keeps its turns.
 const VOLUMES_AT_ONCE: usize = 256;
+
+/// Where the kubelet looks for FlexVolume drivers.
+pub const VOLUME_PLUGIN_DIR: &str = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec";
 
 /// Who the node is and where it lives.
 #[derive(Debug, Clone)]
@@ -65,6 +72,8 @@ pub struct NodeConfig {
     pub max_pods: u32,
     /// Folders of the host that containers must find empty.
     pub hidden: Vec<PathBuf>,
+    /// Where FlexVolume drivers are.
+    pub volume_plugin_dir: PathBuf,
     /// Where containers find the API server, as host and port; none tells them nothing.
     pub api_server: Option<(String, u16)>,
     /// How often a driver that wants it is asked again to publish a volume.
@@ -84,6 +93,7 @@ impl NodeConfig {
             address: "127.0.0.1".to_owned(),
             labels: BTreeMap::new(),
             max_pods: 110,
+            volume_plugin_dir: PathBuf::from(VOLUME_PLUGIN_DIR),
             api_server: None,
             // As often as the kubelet looks at a pod.
             republish: Duration::from_secs(60),
@@ -129,6 +139,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
         api_server,
         republish,
         patience,
+        volume_plugin_dir,
     } = config;
     let Seams {
         runner,
@@ -187,6 +198,13 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
             allocatable: identity::allocatable(),
         },
     };
+    let flex = Arc::new(plugins::Flex::new(
+        layout.clone(),
+        name.clone(),
+        process.cluster.clone(),
+        (volume_plugin_dir, pod_queue.clone()),
+    ));
+    process.spawn("flexvolume", flex.clone().watch());
     let (pods, watched) = pods::Pods::new(
         pods::Parts {
             address: address.clone(),
@@ -200,6 +218,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
             runner,
             volumes: volumes.clone(),
             sources,
+            flex,
             queue: pod_queue.clone(),
         },
         found_pods.into_iter().chain(volumes.pods()).collect(),

@@ -11,20 +11,26 @@ use orlop_host::mount::{FsOption, MountError, NewMount};
 use orlop_host::place::{Occupant, Place};
 use orlop_host::tree::RemoveTreeError;
 use orlop_model::pod::{EmptyDirSource, InlineSource, PodVolume};
-use orlop_model::volume::HostPathSource;
-use orlop_model::{Key, Pod};
+use orlop_model::volume::{FlexSource, HostPathSource, NfsSource};
+use orlop_model::{Key, Pod, Quantity};
 use orlop_runtime::{ApiError, Cluster};
 
 use crate::checkpoint::make_folder;
 use crate::layout::{Layout, PodUid};
 
 mod atomic_files;
+mod disk;
 mod downward;
+mod flex;
+mod host_path;
+pub(crate) mod mounted;
 mod objects;
 mod payload;
 mod tokens;
 
 pub(crate) use downward::{NodeFacts, field, resource};
+pub(crate) use flex::{Flex, FlexError, FlexVolume};
+pub(crate) use host_path::host_path;
 pub(crate) use objects::{Freshness, Objects, Shown};
 pub(crate) use tokens::{Tokens, renew_at};
 
@@ -41,6 +47,8 @@ pub(crate) enum Source<'a> {
     /// Files from objects, under the plugin's folder name.
     Files(Files),
     HostPath(&'a HostPathSource),
+    Nfs(&'a NfsSource),
+    Flex(&'a FlexSource),
     /// What Kubernetes knows and this node refuses.
     Refused(&'static str),
     /// Nothing that this node knows.
@@ -86,6 +94,12 @@ impl<'a> Source<'a> {
         if let Some(source) = &volume.host_path {
             return Self::HostPath(source);
         }
+        if let Some(source) = &volume.nfs {
+            return Self::Nfs(source);
+        }
+        if let Some(source) = &volume.flex_volume {
+            return Self::Flex(source);
+        }
         if volume.config_map.is_some() {
             return Self::Files(Files::ConfigMap);
         }
@@ -116,6 +130,8 @@ impl<'a> Source<'a> {
             Self::Files(_) => true,
             Self::Claim { read_only } => read_only,
             Self::Inline(source) => source.read_only,
+            Self::Nfs(source) => source.read_only,
+            Self::Flex(source) => source.read_only,
             Self::EmptyDir(_) | Self::HostPath(_) | Self::Refused(_) | Self::Unknown => false,
         }
     }
@@ -159,8 +175,34 @@ pub(crate) enum VolumeError {
     Projection(&'static str),
     #[error("a value of {0} is not base64")]
     NotBase64(Key),
-    #[error("hostPath {path} is not a {wanted}")]
-    HostPath { path: String, wanted: String },
+    #[error("hostPath type check failed: {path} is not a {wanted}")]
+    HostPath { path: String, wanted: &'static str },
+    #[error("{0} is an invalid volume type")]
+    HostPathType(String),
+    #[error("path {0:?} must be absolute and must not contain '..'")]
+    BadHostPath(String),
+    #[error("{} is not a block device", .0.display())]
+    NotADevice(PathBuf),
+    #[error("{} is neither a folder nor a block device", .0.display())]
+    NotFolderNorDisk(PathBuf),
+    #[error(transparent)]
+    Disk(#[from] disk::DiskError),
+    #[error("could not mount {remote}")]
+    Nfs {
+        remote: String,
+        #[source]
+        source: MountError,
+    },
+    #[error("the address of NFS server {server} is not known")]
+    NoServer {
+        server: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("NFS server {server} did not answer in {seconds} s")]
+    NfsHangs { server: String, seconds: u64 },
+    #[error("emptyDir medium {0:?} is not supported; use the disk or Memory")]
+    Medium(String),
 }
 
 fn at(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> VolumeError {
@@ -211,14 +253,50 @@ impl Local<'_> {
         source: &EmptyDirSource,
     ) -> Result<PathBuf, VolumeError> {
         let path = self.layout.volume(self.uid, "empty-dir", name);
-        if source.medium == "Memory" {
-            let size = source.size_limit.as_ref().map(orlop_model::Quantity::value);
-            in_memory(&path, size)?;
-        } else {
-            make_folder(&path).map_err(at("make", &path))?;
+        // The kubelet's mark: what a pod does to its folder later is the pod's affair.
+        let marks = self
+            .layout
+            .pod(self.uid)
+            .join("plugins/kubernetes.io~empty-dir");
+        let (mark, in_place) = (marks.join(name).join("ready"), path.is_dir());
+        match source.medium.as_str() {
+            "" if in_place && mark.exists() => return Ok(path),
+            "" => make_folder(&path).map_err(at("make", &path))?,
+            "Memory" => in_memory(&path, self.memory(source))?,
+            other => return Err(VolumeError::Medium(other.to_owned())),
         }
-        open_to_all(&path)?;
+        if !(in_place && mark.exists()) {
+            open_to_all(&path)?;
+            let context = self.pod.spec.security_context.as_ref();
+            let group = context.and_then(|context| u32::try_from(context.fs_group?).ok());
+            if let Some(group) = group {
+                give(&path, group).map_err(at("give to the pod's group", &path))?;
+            }
+            make_folder(&marks.join(name)).map_err(at("make", &mark))?;
+            std::fs::write(&mark, "").map_err(at("write", &mark))?;
+        }
         Ok(path)
+    }
+
+    /// How large a folder of memory may be, as the kubelet counts: what is asked for, but no more
+    /// than the pod may use, and that is no more than the node has.
+    fn memory(&self, source: &EmptyDirSource) -> Option<i64> {
+        let limit = |container: &orlop_model::pod::Container| {
+            container
+                .resources
+                .limits
+                .get("memory")
+                .map(Quantity::value)
+        };
+        let pods: Option<i64> = self.pod.spec.containers.iter().map(limit).sum();
+        let node = self.sources.facts.allocatable.get("memory");
+        let node = node.map(Quantity::value);
+        let asked = source.size_limit.as_ref().map(Quantity::value);
+        [asked, pods, node]
+            .into_iter()
+            .flatten()
+            .filter(|size| *size > 0)
+            .min()
     }
 
     /// Writes a volume's files; nothing changes if they are as they should be.
@@ -253,39 +331,18 @@ impl Local<'_> {
     }
 }
 
-/// Checks, and where asked makes, a folder of the host.
-pub(crate) fn host_path(source: &HostPathSource) -> Result<PathBuf, VolumeError> {
-    use std::os::unix::fs::FileTypeExt as _;
-    let path = PathBuf::from(&source.path);
-    let wanted = source.type_.as_deref().unwrap_or_default();
-    match wanted {
-        "DirectoryOrCreate" if !path.exists() => {
-            std::fs::create_dir_all(&path).map_err(at("make", &path))?;
-        }
-        "FileOrCreate" if !path.exists() => {
-            std::fs::File::create(&path).map_err(at("make", &path))?;
-        }
-        _ => {}
-    }
-    let found = std::fs::metadata(&path)
-        .map_err(at("look at", &path))?
-        .file_type();
-    let fits = match wanted {
-        "Directory" | "DirectoryOrCreate" => found.is_dir(),
-        "File" | "FileOrCreate" => found.is_file(),
-        "Socket" => found.is_socket(),
-        "CharDevice" => found.is_char_device(),
-        "BlockDevice" => found.is_block_device(),
-        _ => true,
-    };
-    if fits {
-        Ok(path)
-    } else {
-        Err(VolumeError::HostPath {
-            path: source.path.clone(),
-            wanted: wanted.to_owned(),
-        })
-    }
+/// Gives a volume to the pod's group, on a thread of its own.
+pub(crate) async fn give_to_group(path: PathBuf, group: u32) -> io::Result<()> {
+    let work = tokio::task::spawn_blocking(move || give(&path, group));
+    work.await
+        .unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+fn give(path: &Path, group: u32) -> io::Result<()> {
+    use orlop_host::group::{Access, Progress, Wanted, When, apply, usual_threads};
+    let access = Access::ReadWrite;
+    let wanted = (Wanted { group, access }, When::Always);
+    apply(path, wanted, usual_threads(), &Progress::default()).map(drop)
 }
 
 const TORN_DOWN: [&str; 5] = [
@@ -300,6 +357,7 @@ const TORN_DOWN: [&str; 5] = [
 pub(crate) fn any_set_up(layout: &Layout, pod: &PodUid) -> bool {
     TORN_DOWN
         .iter()
+        .chain(&[mounted::LOCAL, mounted::NFS])
         .any(|plugin| layout.volume(pod, plugin, "").exists())
 }
 
@@ -318,7 +376,7 @@ pub(crate) fn tear_down(layout: &Layout, pod: &PodUid) -> Result<(), VolumeError
             orlop_host::remove_tree_one_fs(&path)?;
         }
     }
-    Ok(())
+    mounted::tear_down(layout, pod)
 }
 
 /// A folder of memory; one that is mounted already stays.

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 
 use crate::layout::{Layout, PodUid};
-use crate::plugins::{Shown, Sources};
+use crate::plugins::{Flex, Shown, Sources};
 use crate::runner::{ContainerId, Runner, RunningContainer};
 use crate::volumes::Volumes;
 use decide::{Asked, Life, Now, Step, Then, View, VolumesNow, decide};
@@ -29,6 +29,7 @@ use record::{ContainerRecord, Record, State};
 mod container;
 mod containers;
 mod decide;
+mod limits;
 mod mounts;
 mod record;
 mod report;
@@ -53,6 +54,7 @@ pub(crate) struct Parts {
     pub(crate) runner: Arc<dyn Runner>,
     pub(crate) volumes: Arc<Volumes>,
     pub(crate) sources: Sources,
+    pub(crate) flex: Arc<Flex>,
     pub(crate) queue: Queue<PodUid>,
 }
 
@@ -191,6 +193,13 @@ impl Pods {
                     }
                     None
                 }
+                Step::MeasureVolumes => {
+                    match &pod {
+                        Some(pod) => self.measure(uid, pod).await,
+                        None => return Outcome::Done,
+                    }
+                    None
+                }
                 Step::Start(name) => match &pod {
                     Some(pod) => self.start(uid, pod, &name).await,
                     None => Some(Outcome::Done),
@@ -234,6 +243,16 @@ impl Pods {
                     then: Then::Remove,
                 }
             }
+            // Too large: it ends at once, as the kubelet has it.
+            Some(pod) if record.evicted.is_some() && drain.is_none() => {
+                match life(pod, drain, now) {
+                    Life::Wanted => Life::Ending {
+                        deadline: now,
+                        then: Then::Keep,
+                    },
+                    ending @ Life::Ending { .. } => ending,
+                }
+            }
             Some(pod) => life(pod, drain, now),
         };
         let of = |name: &String| {
@@ -268,6 +287,7 @@ impl Pods {
             } else {
                 Some(now)
             },
+            measure_at: record.measure_at,
             now,
         })
     }

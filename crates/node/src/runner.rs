@@ -13,9 +13,61 @@ use orlop_host::sandbox::ContainerSpec;
 use crate::layout::PodUid;
 use crate::registration::Work;
 
+mod cri;
 mod host;
 
+pub use cri::CriRunner;
 pub use host::HostRunner;
+
+/// What shall run, for any runner.
+#[derive(Debug, Clone, Default)]
+pub struct Launch {
+    /// The container as it is without an image.
+    pub spec: ContainerSpec,
+    /// What comes from an image, and how it is had.
+    pub image: Image,
+    /// The pod.
+    pub pod: PodName,
+}
+
+/// A container's image.
+#[derive(Debug, Clone, Default)]
+pub struct Image {
+    /// Its name.
+    pub name: String,
+    /// The program, in the place of the image's own.
+    pub command: Vec<String>,
+    /// Its arguments, in the place of the image's own.
+    pub args: Vec<String>,
+    /// When it is fetched.
+    pub pull: Pull,
+    /// Whether the pod says which user runs; the image does if not.
+    pub says_user: bool,
+}
+
+/// When an image is fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pull {
+    /// If it isn't there.
+    #[default]
+    IfNotPresent,
+    /// Before every start.
+    Always,
+    /// By others.
+    Never,
+}
+
+/// What a pod is called.
+#[derive(Debug, Clone, Default)]
+pub struct PodName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// The attempts of a pod, by container.
+pub type Attempts = BTreeMap<String, BTreeSet<u32>>;
 
 /// One attempt to run one container of one pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,8 +155,13 @@ pub trait Runner: Send + Sync + 'static {
     fn start<'a>(
         &'a self,
         id: &'a ContainerId,
-        spec: &'a ContainerSpec,
+        launch: &'a Launch,
     ) -> Work<'a, Result<Found, RunnerError>>;
+
+    /// Whether a container has to say which program it runs.
+    fn needs_command(&self) -> bool {
+        true
+    }
 
     /// Finds out what became of an attempt.
     fn adopt<'a>(&'a self, id: &'a ContainerId) -> Work<'a, Result<Found, RunnerError>>;
@@ -113,5 +170,15 @@ pub trait Runner: Send + Sync + 'static {
     fn remove<'a>(&'a self, id: &'a ContainerId) -> Work<'a, Result<(), RunnerError>>;
 
     /// All attempts on record of a pod, by container.
-    fn attempts(&self, pod: &PodUid) -> BTreeMap<String, BTreeSet<u32>>;
+    fn attempts<'a>(&'a self, pod: &'a PodUid) -> Work<'a, Result<Attempts, RunnerError>>;
+
+    /// Stops what a pod's containers share, once they have ended.
+    fn stop_pod<'a>(&'a self, _pod: &'a PodUid) -> Work<'a, Result<(), RunnerError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Forgets what a pod's containers shared, once they are removed.
+    fn remove_pod<'a>(&'a self, _pod: &'a PodUid) -> Work<'a, Result<(), RunnerError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }

@@ -47,6 +47,7 @@ pub(crate) async fn run(args: cli::Bench) -> Result<()> {
         listen: ([127, 0, 0, 1], 0).into(),
         nodes: 1,
         driver: None,
+        cri: None,
         admission: Admission {
             service_accounts: true,
         },

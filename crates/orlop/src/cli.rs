@@ -91,6 +91,9 @@ pub(crate) struct Up {
     /// Use the CSI driver at this socket instead of the built-in `local` one.
     #[arg(long, value_name = "unix://SOCKET")]
     pub(crate) driver: Option<String>,
+    /// Run containers by the container runtime at this socket instead of as host processes.
+    #[arg(long, value_name = "unix://SOCKET")]
+    pub(crate) cri: Option<String>,
     /// Print nothing but where things are.
     #[arg(long, short)]
     pub(crate) quiet: bool,
@@ -338,6 +341,12 @@ pub(crate) struct Node {
     /// The node's root, laid out as the kubelet's.
     #[arg(long, default_value = "/var/lib/orlop-node", value_name = "DIR")]
     pub(crate) root: PathBuf,
+    /// Where FlexVolume drivers are, each as VENDOR~DRIVER/DRIVER.
+    #[arg(long, default_value = orlop_node::VOLUME_PLUGIN_DIR, value_name = "DIR")]
+    pub(crate) volume_plugin_dir: PathBuf,
+    /// Run containers by the container runtime at this socket instead of as host processes.
+    #[arg(long, value_name = "unix://SOCKET")]
+    pub(crate) cri: Option<String>,
 }
 
 /// `orlop local-static-provisioner`.

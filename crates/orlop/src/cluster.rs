@@ -6,7 +6,9 @@ use anyhow::{Context, Result, bail};
 use orlop_csi::metrics::{Metrics as CallMetrics, Side};
 use orlop_host::sandbox::ShimCommand;
 use orlop_model::Key;
-use orlop_node::{HostRunner, Layout, NodeConfig, Seams, SocketDrivers, SocketRegistrations};
+use orlop_node::{
+    CriRunner, HostRunner, Layout, NodeConfig, Runner, Seams, SocketDrivers, SocketRegistrations,
+};
 use orlop_runtime::{Clock, Election, Process};
 
 use crate::{api, cli, controllers::choose_also, up::preflight, up::terminated};
@@ -59,6 +61,8 @@ pub(crate) async fn node(args: cli::Node) -> Result<()> {
         cluster,
         name,
         root,
+        volume_plugin_dir,
+        cri,
     } = args;
     preflight::root()?;
     preflight::pods()?;
@@ -81,17 +85,34 @@ pub(crate) async fn node(args: cli::Node) -> Result<()> {
     let registrations = SocketRegistrations::watch(&registry)
         .with_context(|| format!("could not watch {}", registry.display()))?;
     let seams = Seams {
-        runner: Arc::new(HostRunner::new(Layout::new(&root), shim)),
+        runner: runner(cri.as_deref(), Layout::new(&root), shim).await?,
         connector: Arc::new(SocketDrivers::measured(metrics)),
         registrations: Box::new(registrations),
     };
     // Pods go on without us, as they do without the kubelet.
     let mut config = NodeConfig::new(&name, root);
     config.api_server = api_server;
+    config.volume_plugin_dir = volume_plugin_dir;
     let _node = orlop_node::start(&process, config, seams);
     terminated().await;
     process.kill();
     Ok(())
+}
+
+/// What runs containers: a container runtime where one is named.
+pub(crate) async fn runner(
+    cri: Option<&str>,
+    layout: Layout,
+    shim: ShimCommand,
+) -> Result<Arc<dyn Runner>> {
+    Ok(match cri {
+        Some(endpoint) => Arc::new(
+            CriRunner::connect(endpoint, layout)
+                .await
+                .map_err(anyhow::Error::msg)?,
+        ),
+        None => Arc::new(HostRunner::new(layout, shim)),
+    })
 }
 
 async fn connect(args: &cli::Cluster) -> Result<Process> {

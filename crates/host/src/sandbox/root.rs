@@ -223,7 +223,7 @@ impl<'a> Volume<'a> {
                 };
                 sys::change_top_mount(&tree, &change)?;
             }
-            (Writable::ReadOnly, Below::ReadOnly) => {
+            (Writable::ReadOnly, Below::ReadOnly | Below::ReadOnlyIfPossible) => {
                 sys::change_mounts(
                     &tree,
                     &MountChange {

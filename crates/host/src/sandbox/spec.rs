@@ -49,6 +49,9 @@ impl fmt::Debug for EnvVar {
 /// A folder or file of the host, seen at a path in the container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
+    /// What the pod calls the volume.
+    #[serde(default)]
+    pub volume: String,
     /// On the host.
     pub source: PathBuf,
     /// Only this part of it, made as a folder if it is missing. Resolved at the
@@ -85,6 +88,8 @@ pub enum Below {
     AsItIs,
     /// They are read-only too.
     ReadOnly,
+    /// The same where it can be had; here it always can.
+    ReadOnlyIfPossible,
 }
 
 /// Kubernetes' `mountPropagation`.

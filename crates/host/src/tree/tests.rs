@@ -63,3 +63,20 @@ fn a_mounted_root_is_refused_too() {
     );
     assert!(root.join("child").exists());
 }
+
+#[test]
+fn what_a_tree_takes_is_counted_once_and_never_behind_links() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    std::fs::create_dir_all(tree.join("a/b")).unwrap();
+    let before = disk_usage(&tree).unwrap();
+    std::fs::write(tree.join("a/b/file"), vec![1u8; 1 << 20]).unwrap();
+    std::fs::hard_link(tree.join("a/b/file"), tree.join("again")).unwrap();
+    std::fs::write(dir.path().join("outside"), vec![1u8; 4 << 20]).unwrap();
+    std::os::unix::fs::symlink(dir.path(), tree.join("link")).unwrap();
+    // Holes take nothing.
+    let sparse = std::fs::File::create(tree.join("sparse")).unwrap();
+    sparse.set_len(1 << 30).unwrap();
+    let used = disk_usage(&tree).unwrap() - before;
+    assert!((1 << 20..2 << 20).contains(&used), "{used}");
+}

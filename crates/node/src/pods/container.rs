@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::mounts::{self, Around, MountProblem};
 use crate::plugins::{NodeFacts, Source, field, resource};
+use crate::runner::{Image, Launch, PodName, Pull};
 
 /// Why a container cannot be described.
 #[derive(Debug, thiserror::Error)]
@@ -69,17 +70,46 @@ pub(super) struct Describe<'a> {
     pub(super) hidden: &'a [PathBuf],
     /// Where the API server is, as host and port.
     pub(super) api_server: Option<&'a (String, u16)>,
+    /// Whether there is no image whose program would run.
+    pub(super) needs_command: bool,
 }
 
 impl Describe<'_> {
-    pub(super) async fn spec(&self) -> Result<ContainerSpec, DescribeError> {
+    pub(super) async fn launch(&self) -> Result<Launch, DescribeError> {
         let env = self.environment().await?;
         let container = self.container;
-        let words = container.command.iter().chain(&container.args);
-        let command: Vec<String> = words.map(|word| expand(word, &env)).collect();
-        if command.is_empty() {
+        let words = |words: &[String]| -> Vec<String> {
+            words.iter().map(|word| expand(word, &env)).collect()
+        };
+        let (command, args) = (words(&container.command), words(&container.args));
+        if command.is_empty() && args.is_empty() && self.needs_command {
             return Err(DescribeError::NoCommand);
         }
+        let says_user = self.own_context(|own| own.run_as_user).is_some();
+        let pods = self.pod.spec.security_context.as_ref();
+        let image = Image {
+            name: container.image.clone(),
+            command: command.clone(),
+            args: args.clone(),
+            pull: pull(container),
+            says_user: says_user || pods.is_some_and(|pods| pods.run_as_user.is_some()),
+        };
+        Ok(Launch {
+            spec: self.spec([command, args].concat(), env)?,
+            image,
+            pod: PodName {
+                namespace: self.pod.metadata.namespace.clone(),
+                name: self.pod.metadata.name.clone(),
+            },
+        })
+    }
+
+    fn spec(
+        &self,
+        command: Vec<String>,
+        env: Vec<(String, String)>,
+    ) -> Result<ContainerSpec, DescribeError> {
+        let container = self.container;
         let mounts = self.mounts(&env)?;
         let meta = &self.pod.metadata;
         let hostname = if self.pod.spec.hostname.is_empty() {
@@ -303,6 +333,19 @@ impl Describe<'_> {
                 .filter_map(|(name, value)| Some((name, text(value)?)))
                 .collect()
         }))
+    }
+}
+
+/// As Kubernetes fills in what isn't said: an image of no certain version is fetched anew.
+fn pull(container: &Container) -> Pull {
+    let image = &container.image;
+    let name = image.rsplit('/').next().unwrap_or(image);
+    let floats = !image.contains('@') && (!name.contains(':') || name.ends_with(":latest"));
+    match container.image_pull_policy.as_str() {
+        "Always" => Pull::Always,
+        "Never" => Pull::Never,
+        "" if floats => Pull::Always,
+        _ => Pull::IfNotPresent,
     }
 }
 

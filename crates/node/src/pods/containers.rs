@@ -24,7 +24,8 @@ impl Pods {
             return Ok(());
         }
         let mut containers = BTreeMap::new();
-        for (container, attempts) in self.parts.runner.attempts(uid) {
+        let known = self.parts.runner.attempts(uid).await;
+        for (container, attempts) in known.map_err(|error| chain(&error))? {
             let mut newest = attempts.iter().rev();
             let Some(attempt) = newest.next().copied() else {
                 continue;
@@ -143,9 +144,10 @@ impl Pods {
             volumes: &volumes,
             hidden: &self.parts.hidden,
             api_server: self.parts.api_server.as_ref(),
+            needs_command: self.parts.runner.needs_command(),
         };
-        let spec = match describe.spec().await {
-            Ok(spec) => spec,
+        let launch = match describe.launch().await {
+            Ok(launch) => launch,
             Err(error) => {
                 self.trouble(uid, pod, "Failed", format!("Error: {}", chain(&error)));
                 return Some(Outcome::Retry);
@@ -158,7 +160,7 @@ impl Pods {
         };
         let created = || self.say(pod, name, "Created", format!("Created container: {name}"));
         let started = || self.say(pod, name, "Started", format!("Started container {name}"));
-        let state = match self.parts.runner.start(&id, &spec).await {
+        let state = match self.parts.runner.start(&id, &launch).await {
             Ok(Found::Running(container)) => {
                 created();
                 started();

@@ -21,6 +21,8 @@ pub(super) struct View {
     pub(super) volumes: VolumesNow,
     /// When the first of the pod's tokens must be replaced.
     pub(super) renew_at: Option<Timestamp>,
+    /// When its emptyDirs have to be measured.
+    pub(super) measure_at: Option<Timestamp>,
     pub(super) now: Timestamp,
 }
 
@@ -87,6 +89,7 @@ pub(super) enum Step {
     Until(Timestamp),
     SetUpVolumes,
     RenewTokens,
+    MeasureVolumes,
     Start(String),
     Terminate(Vec<String>),
     Kill(Vec<String>),
@@ -99,13 +102,27 @@ pub(super) fn decide(view: &View) -> Step {
     match view.life {
         Life::Ending { deadline, then } => end(view, deadline, then),
         Life::Wanted if verdict(view).is_some() => end(view, view.now, Then::Keep),
-        Life::Wanted => match (bring(view), view.renew_at) {
-            (Step::SetUpVolumes, _) => Step::SetUpVolumes,
-            (_, Some(at)) if at <= view.now => Step::RenewTokens,
-            (Step::Rest, Some(at)) => Step::Until(at),
-            (Step::Until(other), Some(at)) => Step::Until(at.min(other)),
-            (step, _) => step,
+        Life::Wanted => match bring(view) {
+            Step::SetUpVolumes => Step::SetUpVolumes,
+            step => upkeep(view, step),
         },
+    }
+}
+
+/// What is due beside a pod's next step.
+fn upkeep(view: &View, step: Step) -> Step {
+    let due = |at: Option<Timestamp>| at.is_some_and(|at| at <= view.now);
+    if due(view.renew_at) {
+        return Step::RenewTokens;
+    }
+    if due(view.measure_at) {
+        return Step::MeasureVolumes;
+    }
+    let next = [view.renew_at, view.measure_at].into_iter().flatten().min();
+    match (step, next) {
+        (Step::Rest, Some(at)) => Step::Until(at),
+        (Step::Until(other), Some(at)) => Step::Until(at.min(other)),
+        (step, _) => step,
     }
 }
 
@@ -242,6 +259,7 @@ mod tests {
             main: named("m", main),
             volumes: VolumesNow::Ready,
             renew_at: None,
+            measure_at: None,
             now: T(100),
         }
     }
@@ -281,6 +299,24 @@ mod tests {
         view.volumes = VolumesNow::NotReady;
         assert_eq!(decide(&view), Step::SetUpVolumes);
         view.life = ending(Then::Remove, 50);
+        assert_eq!(decide(&view), Step::Kill(vec!["m0".into()]));
+    }
+
+    #[test]
+    fn volumes_are_measured_in_time_as_long_as_the_pod_is_wanted() {
+        let mut view = view(Always, &[], &[Now::Running(Nothing)]);
+        for (renew_at, measure_at, step) in [
+            (None, Some(T(160)), Step::Until(T(160))),
+            (Some(T(150)), Some(T(160)), Step::Until(T(150))),
+            (Some(T(170)), Some(T(160)), Step::Until(T(160))),
+            (Some(T(170)), Some(T(100)), Step::MeasureVolumes),
+            (Some(T(100)), Some(T(100)), Step::RenewTokens),
+        ] {
+            view.renew_at = renew_at;
+            view.measure_at = measure_at;
+            assert_eq!(decide(&view), step, "{renew_at:?} {measure_at:?}");
+        }
+        view.life = ending(Then::Keep, 50);
         assert_eq!(decide(&view), Step::Kill(vec!["m0".into()]));
     }
 

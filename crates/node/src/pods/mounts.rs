@@ -50,6 +50,7 @@ pub(super) fn mount(mount: &VolumeMount, around: Around<'_>) -> Result<Mount, De
     let read_only = mount.read_only || around.read_only;
     let propagation = propagation(mount, around.privileged).map_err(problem)?;
     Ok(Mount {
+        volume: mount.name.clone(),
         source: around.source,
         sub_path: part.map(PathBuf::from),
         target: Path::new("/").join(&mount.mount_path),
@@ -126,8 +127,9 @@ fn below(
 ) -> Result<Below, MountProblem> {
     match mount.recursive_read_only.as_str() {
         "" | "Disabled" => Ok(Below::AsItIs),
-        "Enabled" | "IfPossible" if read_only && propagation == Propagation::None => {
-            Ok(Below::ReadOnly)
+        "Enabled" if read_only && propagation == Propagation::None => Ok(Below::ReadOnly),
+        "IfPossible" if read_only && propagation == Propagation::None => {
+            Ok(Below::ReadOnlyIfPossible)
         }
         "Enabled" | "IfPossible" => Err(MountProblem::RecursiveButWritable),
         other => Err(MountProblem::Recursive(other.to_owned())),

@@ -29,6 +29,10 @@ pub(super) struct Record {
     pub(super) renew: BTreeMap<String, Timestamp>,
     /// Volumes whose files come from something that has changed since.
     pub(super) stale: BTreeSet<String>,
+    /// When the pod's emptyDirs are measured, if that is needed.
+    pub(super) measure_at: Option<Timestamp>,
+    /// Why the pod has to end before its time.
+    pub(super) evicted: Option<String>,
     pub(super) volumes_ready: bool,
     /// Since when the pod waits for its volumes.
     pub(super) volumes_asked: Option<Timestamp>,

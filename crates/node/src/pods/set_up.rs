@@ -1,10 +1,13 @@
 //! Brings a pod's volumes to where its containers can see them.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::SignedDuration;
 use orlop_model::pod::PodVolume;
+use orlop_model::volume::NfsSource;
 use orlop_model::well_known::PVC_PROTECTION;
 use orlop_model::{Claim, ClaimPhase, Key, Pod, Volume, VolumeMode};
 use orlop_runtime::{ApiError, EventType, Outcome};
@@ -13,9 +16,13 @@ use super::record::{Place, State};
 use super::waiting::{self, Wait};
 use super::{Pods, later, until};
 use crate::layout::{Layout, PodUid};
-use crate::plugins::{self, Freshness, Local, Source, VolumeError};
+use crate::plugins::mounted::{self, Wanted};
+use crate::plugins::{self, FlexError, FlexVolume, Freshness, Local, Source, VolumeError};
 use crate::volumes::{self, DeviceKey, Lifetime, Readiness, Want};
 use crate::words::chain;
+
+/// How long a file server may take to answer a mount.
+const NFS_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How soon a token that could not be renewed is asked for again.
 const RENEW_AGAIN: SignedDuration = SignedDuration::from_secs(30);
@@ -42,6 +49,10 @@ enum SetUpError {
     NoVolume { volume: String, claim: Key },
     #[error("volume {volume} does not belong to claim {claim}")]
     NotOurs { volume: String, claim: Key },
+    #[error(transparent)]
+    Flex(#[from] FlexError),
+    #[error("the work was cut short")]
+    Work(#[source] tokio::task::JoinError),
     #[error("{0}")]
     Refused(&'static str),
     #[error("volume {0} is of a kind that this node cannot mount")]
@@ -107,6 +118,7 @@ impl Pods {
         let record = records.get_mut(uid)?;
         if waits.is_empty() && failed.is_empty() {
             record.volumes_ready = true;
+            self.begin_measuring(record, pod);
             record.trouble = None;
             record.volumes_asked = None;
             return None;
@@ -185,6 +197,22 @@ impl Pods {
                 Ok(Place::At(written.path))
             }
             Source::HostPath(source) => Ok(Place::At(plugins::host_path(source)?)),
+            Source::Nfs(source) => {
+                let wanted = Wanted {
+                    name: volume.name.clone(),
+                    read_only: source.read_only,
+                    options: Vec::new(),
+                };
+                Ok(Place::At(self.nfs(uid, source, wanted).await?))
+            }
+            Source::Flex(source) => {
+                let flex = FlexVolume {
+                    name: &volume.name,
+                    source,
+                    read_only: source.read_only,
+                };
+                Ok(Place::At(self.parts.flex.set_up(pod, uid, flex).await?))
+            }
             Source::Claim { read_only } => {
                 let bound = self.bound_volume(pod, volume).await?;
                 let has = bound.volume_mode();
@@ -194,6 +222,10 @@ impl Pods {
                         has,
                         wants,
                     });
+                }
+                if bound.spec.csi.is_none() {
+                    let path = self.place_other(uid, pod, &bound, read_only).await?;
+                    return Ok(Place::At(path));
                 }
                 self.place_bound(uid, pod, bound, read_only, Lifetime::Persistent)
             }
@@ -364,14 +396,88 @@ impl Pods {
             self.parts.volumes.want(&key, uid, want);
             return Ok(Place::Csi { key, volume });
         }
-        if let Some(source) = &volume.spec.host_path {
-            return Ok(Place::At(plugins::host_path(source)?));
-        }
-        if let Some(source) = &volume.spec.local {
-            return Ok(Place::At(source.path.clone().into()));
-        }
         Err(SetUpError::UnknownKind(volume.metadata.name))
     }
+
+    /// A bound volume that is no CSI driver's.
+    async fn place_other(
+        &self,
+        uid: &PodUid,
+        pod: &Pod,
+        volume: &Volume,
+        read_only: bool,
+    ) -> Result<PathBuf, SetUpError> {
+        let name = volume.metadata.name.as_str();
+        if !Layout::is_safe(name) {
+            return Err(SetUpError::BadName(name.to_owned()));
+        }
+        let wanted = Wanted {
+            name: name.to_owned(),
+            read_only,
+            options: volume.spec.mount_options.clone(),
+        };
+        let spec = &volume.spec;
+        if let Some(source) = &spec.host_path {
+            return Ok(plugins::host_path(source)?);
+        }
+        if let Some(source) = &spec.flex_volume {
+            let flex = FlexVolume {
+                name,
+                source,
+                read_only,
+            };
+            return Ok(self.parts.flex.set_up(pod, uid, flex).await?);
+        }
+        if let Some(source) = &spec.nfs {
+            return self.nfs(uid, source, wanted).await;
+        }
+        let Some(source) = &spec.local else {
+            return Err(SetUpError::UnknownKind(name.to_owned()));
+        };
+        if volume.volume_mode() == VolumeMode::Block {
+            return Ok(mounted::local_device(source)?);
+        }
+        let (layout, uid, source) = (self.parts.layout.clone(), uid.clone(), source.clone());
+        let work = move || mounted::local(&layout, &uid, &source, &wanted);
+        let path = blocking(work).await??;
+        let context = pod.spec.security_context.as_ref();
+        let group = context.and_then(|context| u32::try_from(context.fs_group?).ok());
+        if let Some(group) = group.filter(|_| !read_only) {
+            let given = plugins::give_to_group(path.clone(), group).await;
+            given.map_err(|source| VolumeError::Io {
+                doing: "give to the pod's group",
+                path: path.clone(),
+                source,
+            })?;
+        }
+        Ok(path)
+    }
+
+    /// The kernel waits for a server for as long as it takes; we don't.
+    async fn nfs(
+        &self,
+        uid: &PodUid,
+        source: &NfsSource,
+        wanted: Wanted,
+    ) -> Result<PathBuf, SetUpError> {
+        let (layout, uid, of) = (self.parts.layout.clone(), uid.clone(), source.clone());
+        let work = blocking(move || mounted::nfs(&layout, &uid, &of, &wanted));
+        match tokio::time::timeout(NFS_PATIENCE, work).await {
+            Ok(done) => Ok(done??),
+            Err(_) => Err(VolumeError::NfsHangs {
+                server: source.server.clone(),
+                seconds: NFS_PATIENCE.as_secs(),
+            }
+            .into()),
+        }
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, SetUpError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(SetUpError::Work)
 }
 
 /// The volumes that some container uses: as files, and as devices.

@@ -24,7 +24,10 @@ const BACK_OFF: &str = "CrashLoopBackOff";
 
 /// The status that the pod should have.
 pub(super) fn status(pod: &Pod, uid: &PodUid, record: &Record, view: &View) -> PodStatus {
-    let phase = phase(pod, view);
+    let phase = match &record.evicted {
+        Some(_) if !pod.is_finished() => PodPhase::Failed,
+        _ => phase(pod, view),
+    };
     let each = |containers: &[Container], role: Role| -> Vec<ContainerStatus> {
         containers
             .iter()
@@ -73,8 +76,11 @@ pub(super) fn status(pod: &Pod, uid: &PodUid, record: &Record, view: &View) -> P
     );
     PodStatus {
         phase: Some(phase),
-        reason: String::new(),
-        message: String::new(),
+        reason: match &record.evicted {
+            Some(_) => "Evicted".to_owned(),
+            None => String::new(),
+        },
+        message: record.evicted.clone().unwrap_or_default(),
         conditions,
         start_time: pod.status.start_time.or(record.seen_at.map(seconds)),
         init_container_statuses: init,

@@ -12,6 +12,10 @@ use crate::words::chain;
 
 impl Pods {
     pub(super) async fn release(&self, uid: &PodUid) -> Option<Outcome> {
+        if let Err(error) = self.let_go(uid).await {
+            warn!(pod_uid = %uid, error, "could not stop a pod's sandbox");
+            return Some(Outcome::Retry);
+        }
         self.parts.volumes.release(uid);
         if let Err(error) = self.tear_down(uid).await {
             warn!(pod_uid = %uid, error, "could not take a pod's volumes away");
@@ -27,8 +31,27 @@ impl Pods {
         None
     }
 
+    /// Ends what holds on to the pod's volumes beside its containers.
+    async fn let_go(&self, uid: &PodUid) -> Result<(), String> {
+        let stopped = self.parts.runner.stop_pod(uid).await;
+        stopped.map_err(|error| chain(&error))?;
+        if !self.parts.layout.subpaths(uid).exists() {
+            return Ok(());
+        }
+        let (layout, pod) = (self.parts.layout.clone(), uid.clone());
+        let work = tokio::task::spawn_blocking(move || crate::subpaths::clear(&layout, &pod));
+        match work.await {
+            Ok(done) => done.map_err(|error| chain(&error)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     /// On a thread of its own, since a full volume takes its time.
     async fn tear_down(&self, uid: &PodUid) -> Result<(), String> {
+        if self.parts.flex.any_set_up(uid) {
+            let done = self.parts.flex.tear_down(uid).await;
+            done.map_err(|error| chain(&error))?;
+        }
         if !crate::plugins::any_set_up(&self.parts.layout, uid) {
             return Ok(());
         }
@@ -52,7 +75,14 @@ impl Pods {
         if self.report(uid, Outcome::Done).await == Outcome::Retry {
             return Outcome::Retry;
         }
-        for (container, attempts) in self.parts.runner.attempts(uid) {
+        let known = match self.parts.runner.attempts(uid).await {
+            Ok(known) => known,
+            Err(error) => {
+                warn!(pod_uid = %uid, error = chain(&error), "could not find a pod's containers");
+                return Outcome::Retry;
+            }
+        };
+        for (container, attempts) in known {
             for attempt in attempts {
                 let id = ContainerId {
                     pod: uid.clone(),
@@ -64,6 +94,10 @@ impl Pods {
                     return Outcome::Retry;
                 }
             }
+        }
+        if let Err(error) = self.parts.runner.remove_pod(uid).await {
+            warn!(pod_uid = %uid, error = chain(&error), "could not remove a pod's sandbox");
+            return Outcome::Retry;
         }
         if let Err(error) = self.remove_folder(uid) {
             warn!(pod_uid = %uid, error, "could not remove a pod's folder");

@@ -1,16 +1,15 @@
 //! Containers as host processes.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use orlop_host::sandbox::{
-    Adopted, ContainerSpec, Ended, Exit, ExitReason, Launcher, Running, ShimCommand, StateDir,
+    Adopted, Ended, Exit, ExitReason, Launcher, Running, ShimCommand, StateDir,
 };
 use tracing::error;
 
-use super::{ContainerId, Finish, Found, Runner, RunnerError, RunningContainer};
+use super::{Attempts, ContainerId, Finish, Found, Launch, Runner, RunnerError, RunningContainer};
 use crate::layout::{Layout, PodUid};
 use crate::registration::Work;
 use crate::words::chain;
@@ -40,10 +39,10 @@ impl Runner for HostRunner {
     fn start<'a>(
         &'a self,
         id: &'a ContainerId,
-        spec: &'a ContainerSpec,
+        launch: &'a Launch,
     ) -> Work<'a, Result<Found, RunnerError>> {
         Box::pin(async move {
-            let adopted = self.launcher.start(&self.dir(id), spec).await;
+            let adopted = self.launcher.start(&self.dir(id), &launch.spec).await;
             adopted
                 .map(|adopted| found(id, adopted))
                 .map_err(|source| failed("start", id, source))
@@ -66,7 +65,13 @@ impl Runner for HostRunner {
         })
     }
 
-    fn attempts(&self, pod: &PodUid) -> BTreeMap<String, BTreeSet<u32>> {
+    fn attempts<'a>(&'a self, pod: &'a PodUid) -> Work<'a, Result<Attempts, RunnerError>> {
+        Box::pin(std::future::ready(Ok(self.on_record(pod))))
+    }
+}
+
+impl HostRunner {
+    fn on_record(&self, pod: &PodUid) -> Attempts {
         let names = |folder| {
             std::fs::read_dir(folder)
                 .into_iter()

@@ -15,13 +15,20 @@ use super::crashes::{
     nothing_is_unmounted_while_the_api_server_cannot_be_reached,
     the_role_may_be_killed_at_every_call_to_the_driver,
 };
+use super::cri::pods_are_containers_of_a_container_runtime;
 use super::csi::{
     a_driver_gets_what_it_asks_for_and_is_asked_again, a_driver_that_sets_the_group_is_told_it,
     a_failed_repetition_takes_nothing_from_a_running_pod,
 };
 use super::files::{
-    a_pod_starts_as_soon_as_its_config_map_comes, files_follow_what_they_come_from,
-    what_never_changes_is_not_watched,
+    a_pod_starts_as_soon_as_its_config_map_comes, a_pod_whose_empty_dir_grows_too_large_is_evicted,
+    files_follow_what_they_come_from, what_never_changes_is_not_watched,
+};
+use super::flex::{
+    a_flexvolume_driver_that_misbehaves_is_told_of_and_harms_nobody,
+    a_flexvolume_is_mounted_by_its_driver_once_that_is_installed,
+    an_attached_flexvolume_is_detached_after_its_last_pod,
+    two_flexvolumes_of_one_name_are_not_taken_for_one,
 };
 use super::groups::{
     a_pods_group_owns_its_volume_and_a_restart_does_not_walk_again,
@@ -68,6 +75,12 @@ cases![
     files_follow_what_they_come_from,
     a_pod_starts_as_soon_as_its_config_map_comes,
     what_never_changes_is_not_watched,
+    a_pod_whose_empty_dir_grows_too_large_is_evicted,
+    a_flexvolume_is_mounted_by_its_driver_once_that_is_installed,
+    an_attached_flexvolume_is_detached_after_its_last_pod,
+    a_flexvolume_driver_that_misbehaves_is_told_of_and_harms_nobody,
+    two_flexvolumes_of_one_name_are_not_taken_for_one,
+    pods_are_containers_of_a_container_runtime,
 ];
 
 fn shell(script: &str) -> serde_json::Value {

@@ -181,6 +181,35 @@ pub(crate) async fn a_pod_starts_as_soon_as_its_config_map_comes() {
     world.expect_clean().await;
 }
 
+pub(crate) async fn a_pod_whose_empty_dir_grows_too_large_is_evicted() {
+    let world = World::new(false).await;
+    let volumes = json!([
+        {"name": "scratch", "emptyDir": {"sizeLimit": "1Mi"}},
+        {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+    ]);
+    let mut spec = with_volumes(&volumes);
+    let script = "dd if=/dev/zero of=/v/memory/f bs=64k count=64 2>/dev/null || echo full; \
+                  dd if=/dev/zero of=/v/scratch/f bs=64k count=64 2>/dev/null && echo written; \
+                  sleep 600";
+    spec["containers"][0]["command"] = json!(["sh", "-c", script]);
+    world.pod("web", spec).await;
+    let failed = |pod: &Pod| pod.phase() == orlop_model::PodPhase::Failed;
+    let pod = world.pod_until("web", failed).await;
+    assert_eq!(pod.status.reason, "Evicted");
+    let words = "Usage of EmptyDir volume \"scratch\" exceeds the limit \"1Mi\". ";
+    assert_eq!(pod.status.message, words);
+    assert_eq!(
+        world.log(&pod, "main"),
+        "full\nwritten\n",
+        "one is held to it by the kernel"
+    );
+    event(&world, "Evicted", words).await;
+    let scratch = folder(&world, &pod, "empty-dir", "scratch");
+    until("its room is given back", || !scratch.exists()).await;
+    world.delete("web").await;
+    world.expect_clean().await;
+}
+
 pub(crate) async fn what_never_changes_is_not_watched() {
     let world = World::new(false).await;
     let map = json!({"metadata": {"name": "fixed", "namespace": "default"},

@@ -9,9 +9,12 @@ use std::process::ExitCode;
 
 mod cases;
 mod crashes;
+mod cri;
 mod csi;
 mod files;
+mod flex;
 mod groups;
+mod image;
 mod inline;
 mod mock;
 mod world;

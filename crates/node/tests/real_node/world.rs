@@ -18,7 +18,7 @@ use orlop_drivers::local::{DRIVER_NAME, LocalConfig, LocalDriver, NodeName};
 use orlop_host::sandbox::ShimCommand;
 use orlop_model::{Claim, CsiDriver, Key, Kind, Node, Pod, Volume, VolumeAttachment};
 use orlop_node::{
-    DriverConnector, HostRunner, Layout, NodeConfig, PodUid, Run, RunningNode, Seams,
+    DriverConnector, HostRunner, Layout, NodeConfig, PodUid, Run, Runner, RunningNode, Seams,
     SocketDrivers, SocketRegistrations,
 };
 use orlop_runtime::{Cache, Clock, Cluster, Patch, Process};
@@ -172,21 +172,28 @@ impl World {
     }
 
     pub(crate) fn start_node(&mut self) {
-        let process = Process::new(self.client(), Clock::system());
-        let root = self.node_root();
-        let layout = Layout::new(&root);
         let shim = ShimCommand {
             program: std::env::current_exe().expect("this program"),
             args: vec!["container-shim".into()],
         };
+        let layout = Layout::new(self.node_root());
+        self.start_node_with(Arc::new(HostRunner::new(layout, shim)));
+    }
+
+    pub(crate) fn start_node_with(&mut self, runner: Arc<dyn Runner>) {
+        let process = Process::new(self.client(), Clock::system());
+        let root = self.node_root();
+        let layout = Layout::new(&root);
         let seams = Seams {
-            runner: Arc::new(HostRunner::new(layout.clone(), shim)),
+            runner,
             connector: Arc::new(Gated(self.gate.clone())),
             registrations: Box::new(
                 SocketRegistrations::watch(layout.plugins_registry()).expect("a watch"),
             ),
         };
         let mut config = NodeConfig::new(NODE, root);
+        config.volume_plugin_dir = self.root.path().join("drivers");
+        std::fs::create_dir_all(&config.volume_plugin_dir).expect("a folder");
         (self.tune)(&mut config);
         let node = orlop_node::start(&process, config, seams);
         self.role = Some((process, node));
@@ -261,12 +268,17 @@ impl World {
     }
 
     pub(crate) async fn pod(&self, name: &str, mut spec: Value) -> Pod {
-        spec["nodeName"] = json!(NODE);
         for list in ["containers", "initContainers"] {
             for container in spec[list].as_array_mut().into_iter().flatten() {
                 container["image"] = json!("host");
             }
         }
+        self.pod_of_images(name, spec).await
+    }
+
+    /// The same, with the images as they are.
+    pub(crate) async fn pod_of_images(&self, name: &str, mut spec: Value) -> Pod {
+        spec["nodeName"] = json!(NODE);
         let body = json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec});
         self.cluster.create_json(&body).await.expect("a pod")
     }

@@ -34,6 +34,7 @@ pub(crate) async fn run(args: cli::Up) -> Result<()> {
         listen,
         nodes,
         driver,
+        cri,
         quiet,
         admission,
     } = args;
@@ -45,6 +46,7 @@ pub(crate) async fn run(args: cli::Up) -> Result<()> {
             listen,
             nodes,
             driver,
+            cri,
             admission: admission.into(),
         },
         print::part,

@@ -21,9 +21,7 @@ use orlop_csi::{
 use orlop_drivers::local::{DRIVER_NAME, LocalConfig, LocalDriver, NodeName, Reach};
 use orlop_host::{Lock, sandbox::ShimCommand};
 use orlop_model::{CsiNode, Key, Node, Pod};
-use orlop_node::{
-    DriverConnector, HostRunner, NodeConfig, RunningNode, Seams, SocketRegistrations,
-};
+use orlop_node::{DriverConnector, NodeConfig, RunningNode, Seams, SocketRegistrations};
 use orlop_runtime::{Clock, Cluster, Patch, Process};
 use serde_json::json;
 use tokio::time::timeout;
@@ -48,6 +46,8 @@ pub(crate) struct Options {
     pub(crate) listen: SocketAddr,
     pub(crate) nodes: u16,
     pub(crate) driver: Option<String>,
+    /// The container runtime, where one is to run pods.
+    pub(crate) cri: Option<String>,
     pub(crate) admission: Admission,
 }
 
@@ -85,6 +85,7 @@ impl System {
             listen,
             nodes,
             driver,
+            cri,
             admission,
         } = options;
         preflight::root()?;
@@ -168,7 +169,12 @@ impl System {
                 None => layout.node_socket(name, &info.name),
                 Some(endpoint) => socket_path(endpoint)?,
             };
-            handles.push(start_node(&roles.node, &layout, name, (&on_node, address))?);
+            let beside = Beside {
+                drivers: &on_node,
+                api_server: address,
+                cri: cri.as_deref(),
+            };
+            handles.push(start_node(&roles.node, &layout, name, beside).await?);
             register(&layout, name, &socket, &sockets);
         }
         retire(&cluster, &names).await?;
@@ -407,12 +413,24 @@ fn start_roles(roles: &Roles, driver: &Driver) {
     orlop_sidecars::snapshot_controller::start(&roles.snapshot_controller, Default::default());
 }
 
-fn start_node(
+/// What a node talks to.
+struct Beside<'a> {
+    drivers: &'a Heard,
+    api_server: SocketAddr,
+    cri: Option<&'a str>,
+}
+
+async fn start_node(
     process: &Process,
     layout: &Layout,
     name: &str,
-    (drivers, api_server): (&Heard, SocketAddr),
+    beside: Beside<'_>,
 ) -> Result<RunningNode> {
+    let Beside {
+        drivers,
+        api_server,
+        cri,
+    } = beside;
     let root = layout.node(name);
     make_folder(&root)?;
     let shim = ShimCommand {
@@ -426,7 +444,7 @@ fn start_node(
     config.hidden = vec![layout.root().to_owned()];
     config.api_server = Some((reachable(api_server.ip()), api_server.port()));
     let seams = Seams {
-        runner: Arc::new(HostRunner::new(orlop_node::Layout::new(&root), shim)),
+        runner: crate::cluster::runner(cri, orlop_node::Layout::new(&root), shim).await?,
         connector: Arc::new(drivers.clone()),
         registrations: Box::new(registrations),
     };

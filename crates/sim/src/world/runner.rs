@@ -4,13 +4,15 @@
 //! The witness is told when a pod's processes run, so that it can tell when something is
 //! taken away from under them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use orlop_host::sandbox::ContainerSpec;
-use orlop_node::{ContainerId, Finish, Found, PodUid, Runner, RunnerError, RunningContainer, Work};
+use orlop_node::{
+    Attempts, ContainerId, Finish, Found, Launch, PodUid, Runner, RunnerError, RunningContainer,
+    Work,
+};
 use orlop_runtime::Clock;
 use tokio::sync::watch;
 
@@ -57,7 +59,7 @@ impl Runner for FakeRunner {
     fn start<'a>(
         &'a self,
         id: &'a ContainerId,
-        _: &'a ContainerSpec,
+        _: &'a Launch,
     ) -> Work<'a, Result<Found, RunnerError>> {
         Box::pin(async move {
             if let Found::Nothing = self.find(id) {
@@ -86,15 +88,15 @@ impl Runner for FakeRunner {
         })
     }
 
-    fn attempts(&self, pod: &PodUid) -> BTreeMap<String, BTreeSet<u32>> {
-        let mut attempts: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
+    fn attempts<'a>(&'a self, pod: &'a PodUid) -> Work<'a, Result<Attempts, RunnerError>> {
+        let mut attempts = Attempts::new();
         for id in self.containers().keys().filter(|id| id.pod == *pod) {
             attempts
                 .entry(id.container.clone())
                 .or_default()
                 .insert(id.attempt);
         }
-        attempts
+        Box::pin(std::future::ready(Ok(attempts)))
     }
 }
 

@@ -1,0 +1,282 @@
+//! Running programs that others wrote and nobody vouches for, such as old volume drivers.
+//!
+//! Each has a deadline and a limit of what it may print, and is a process group of its own, which
+//! is killed as a whole when it oversteps. What it leaves running after it has ended is its own
+//! business: file systems in user space live like that.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// How long to read on when the program has ended and somebody still holds its output open.
+const LINGER: Duration = Duration::from_millis(300);
+
+/// A program that another process is just writing can't be executed; it will be done soon.
+const BUSY_AGAIN: Duration = Duration::from_millis(20);
+const BUSY_TRIES: usize = 25;
+
+/// What a program may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Time.
+    pub deadline: Duration,
+    /// Bytes of output, for each of its two kinds.
+    pub output: usize,
+}
+
+/// What a program said, and how it ended.
+#[derive(Debug)]
+pub struct Said {
+    /// Its output.
+    pub stdout: Vec<u8>,
+    /// Its complaints.
+    pub stderr: Vec<u8>,
+    /// How it ended.
+    pub status: ExitStatus,
+}
+
+/// Why a program did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ForeignError {
+    /// It could not be started.
+    #[error("could not start {}", path.display())]
+    Start {
+        /// The program.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It took too long, and was killed with all it had started.
+    #[error("{} was killed: it ran for {} s", path.display(), after.as_secs_f32())]
+    Deadline {
+        /// The program.
+        path: PathBuf,
+        /// How long it had.
+        after: Duration,
+    },
+    /// It said too much, and was killed with all it had started.
+    #[error("{} was killed: it printed more than {limit} bytes", path.display())]
+    TooMuch {
+        /// The program.
+        path: PathBuf,
+        /// How much it might have said.
+        limit: usize,
+    },
+    /// Nobody knows how it ended.
+    #[error("lost track of {}", path.display())]
+    Lost {
+        /// The program.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Runs a program to its end, with its arguments as they are and a bare environment.
+pub async fn run(path: &Path, arguments: &[String], limits: Limits) -> Result<Said, ForeignError> {
+    let mut child = start(path, arguments).await?;
+    let group = Group(
+        child
+            .id()
+            .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)),
+    );
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let work = async {
+        let reading = async {
+            tokio::try_join!(
+                fill(out, &mut stdout, limits.output),
+                fill(err, &mut stderr, limits.output)
+            )
+        };
+        tokio::pin!(reading);
+        let mut all_read = false;
+        let status = loop {
+            tokio::select! {
+                read = &mut reading, if !all_read => {
+                    read?;
+                    all_read = true;
+                }
+                status = child.wait() => break status.map_err(Stop::Lost)?,
+            }
+        };
+        if !all_read && let Ok(read) = timeout(LINGER, &mut reading).await {
+            read?;
+        }
+        Ok(status)
+    };
+    let path = || path.to_owned();
+    let ended = timeout(limits.deadline, work).await;
+    match ended {
+        Ok(Ok(status)) => {
+            group.spare();
+            Ok(Said {
+                stdout,
+                stderr,
+                status,
+            })
+        }
+        Ok(Err(Stop::TooMuch)) => Err(ForeignError::TooMuch {
+            path: path(),
+            limit: limits.output,
+        }),
+        Ok(Err(Stop::Lost(source))) => Err(ForeignError::Lost {
+            path: path(),
+            source,
+        }),
+        Err(_) => Err(ForeignError::Deadline {
+            path: path(),
+            after: limits.deadline,
+        }),
+    }
+}
+
+async fn start(path: &Path, arguments: &[String]) -> Result<tokio::process::Child, ForeignError> {
+    let failed = |source| ForeignError::Start {
+        path: path.to_owned(),
+        source,
+    };
+    for _ in 0..BUSY_TRIES {
+        let started = Command::new(path)
+            .args(arguments)
+            .env_clear()
+            .env("LC_ALL", "C")
+            .env("HOME", "/")
+            .env(
+                "PATH",
+                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            )
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .current_dir("/")
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn();
+        match started {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
+                tokio::time::sleep(BUSY_AGAIN).await;
+            }
+            other => return other.map_err(failed),
+        }
+    }
+    Err(failed(io::ErrorKind::ExecutableFileBusy.into()))
+}
+
+/// Why a program is stopped.
+enum Stop {
+    TooMuch,
+    Lost(io::Error),
+}
+
+async fn fill(
+    from: Option<impl AsyncRead + Unpin>,
+    into: &mut Vec<u8>,
+    limit: usize,
+) -> Result<(), Stop> {
+    let Some(mut from) = from else { return Ok(()) };
+    loop {
+        match from.read_buf(into).await {
+            Ok(0) => return Ok(()),
+            Ok(_) if into.len() > limit => return Err(Stop::TooMuch),
+            Ok(_) => {}
+            Err(error) => return Err(Stop::Lost(error)),
+        }
+    }
+}
+
+/// A process group that is killed unless it is spared: also when nobody waits any more.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn spare(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            let _it_may_be_gone = rustix::process::kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        deadline: Duration::from_secs(20),
+        output: 10_000,
+    };
+
+    async fn shell(script: &str, limits: Limits) -> Result<Said, ForeignError> {
+        let arguments = ["-c".to_owned(), script.to_owned()];
+        run(Path::new("/bin/sh"), &arguments, limits).await
+    }
+
+    #[tokio::test]
+    async fn both_outputs_and_the_code_are_told() {
+        let said = shell("echo out; echo err >&2; exit 3", LIMITS).await;
+        let said = said.expect("it ran");
+        assert_eq!(said.stdout, b"out\n");
+        assert_eq!(said.stderr, b"err\n");
+        assert_eq!(said.status.code(), Some(3));
+    }
+
+    #[tokio::test]
+    async fn a_program_that_hangs_is_killed_with_all_it_started() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pids = folder.path().join("pids");
+        let script = format!(
+            "trap '' TERM; sleep 600 & echo $! > {0}; echo $$ >> {0}; wait",
+            pids.display()
+        );
+        let limits = Limits {
+            deadline: Duration::from_secs(2),
+            ..LIMITS
+        };
+        let error = shell(&script, limits).await.expect_err("it hangs");
+        assert!(matches!(error, ForeignError::Deadline { .. }), "{error}");
+        let until = std::time::Instant::now() + Duration::from_secs(10);
+        for pid in std::fs::read_to_string(&pids).expect("pids").lines() {
+            let stat = PathBuf::from(format!("/proc/{pid}/stat"));
+            // A zombie whose parent is slow to look is dead enough.
+            while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+                assert!(std::time::Instant::now() < until, "{pid} lives");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_says_too_much_is_killed() {
+        let error = shell("while :; do echo more; done", LIMITS).await;
+        let error = error.expect_err("too much");
+        assert!(matches!(error, ForeignError::TooMuch { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_a_program_leaves_running_is_neither_waited_for_nor_killed() {
+        let said = shell("sleep 3 & echo $!", LIMITS).await.expect("it ran");
+        let pid = String::from_utf8(said.stdout).expect("text");
+        let stat = format!("/proc/{}/stat", pid.trim());
+        let stat = std::fs::read_to_string(stat).expect("it runs");
+        assert!(!stat.contains(") Z "), "{stat}");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_started_says_so() {
+        let error = run(Path::new("/no/such"), &[], LIMITS).await;
+        assert!(matches!(error, Err(ForeignError::Start { .. })));
+    }
+}

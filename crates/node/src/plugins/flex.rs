@@ -1,0 +1,437 @@
+//! FlexVolume: volumes of drivers that are programs in a folder of the node.
+//!
+//! A driver is called as the kubelet calls it, with the same arguments and options, but with a
+//! deadline, and none of its answers is trusted. The node attaches and detaches by itself. Before
+//! a driver is asked for anything, a file says for which pod: whatever was begun is undone after
+//! a crash, and a volume is detached when the last file of its users is gone.
+//!
+//! ```text
+//! <plugins>/kubernetes.io/flexvolume/<vendor>/<driver>/mounts/<volume>      the device's mount
+//! <plugins>/kubernetes.io/flexvolume/<vendor>/<driver>/users/<volume>/<pod> who uses it
+//! <pods>/<pod>/volumes/<vendor>~<driver>/<volume>                           the pod's mount
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use orlop_host::foreign::{self, ForeignError, Limits};
+use orlop_host::mount::Depth;
+use orlop_host::{MountTable, Place, Restrictions};
+use orlop_model::volume::FlexSource;
+use orlop_model::{Key, Pod};
+use orlop_runtime::{ApiError, Cluster, Queue};
+
+use self::answer::{Answer, Capabilities, Refusal};
+use self::options::Options;
+use super::disk::{self, Disk, DiskError};
+use crate::checkpoint::{gone, make_folder};
+use crate::layout::{Layout, PodUid};
+
+mod answer;
+mod options;
+mod programs;
+mod users;
+
+use self::programs::Programs;
+
+/// How long a driver may take for one call.
+const DEADLINE: Duration = Duration::from_secs(120);
+/// And to attach a device, as long as the kubelet waits.
+const ATTACH_DEADLINE: Duration = Duration::from_mins(10);
+/// How much it may say.
+const OUTPUT: usize = 1 << 20;
+
+/// Why a volume of a driver is not there, or not gone.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FlexError {
+    #[error("{0:?} can't be the name of a FlexVolume driver")]
+    BadName(String),
+    #[error("FlexVolume driver {driver} is not installed: {} is missing", path.display())]
+    NoDriver { driver: String, path: PathBuf },
+    #[error("FlexVolume driver {driver}")]
+    Refused {
+        driver: String,
+        #[source]
+        source: Refusal,
+    },
+    #[error("FlexVolume driver {driver}, {command} command")]
+    Foreign {
+        driver: String,
+        command: &'static str,
+        #[source]
+        source: ForeignError,
+    },
+    #[error("secret {0} not found")]
+    NoSecret(Key),
+    #[error("secret {secret} is of type {type_:?}, but must be of type {driver:?}")]
+    SecretType {
+        secret: Key,
+        type_: String,
+        driver: String,
+    },
+    #[error(
+        "another volume named {volume:?} of driver {driver}, with other options, is used on this \
+         node by pod {pod}; volumes written in pods need names of their own"
+    )]
+    SameName {
+        volume: String,
+        driver: String,
+        pod: String,
+    },
+    #[error("could not {doing} {}", path.display())]
+    Io {
+        doing: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    #[error(transparent)]
+    Api(#[from] ApiError),
+}
+
+impl FlexError {
+    fn is_not_supported(&self) -> bool {
+        let Self::Refused { source, .. } = self else {
+            return false;
+        };
+        *source == Refusal::NotSupported
+    }
+}
+
+fn at(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FlexError {
+    move |source| FlexError::Io {
+        doing,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// A volume that a pod asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FlexVolume<'a> {
+    /// The pod's name for it, or its PersistentVolume's.
+    pub(crate) name: &'a str,
+    pub(crate) source: &'a FlexSource,
+    pub(crate) read_only: bool,
+}
+
+type Turn = Arc<tokio::sync::Mutex<()>>;
+
+/// The volumes of all such drivers.
+pub(crate) struct Flex {
+    layout: Layout,
+    node_name: String,
+    cluster: Cluster,
+    programs: Programs,
+    /// Calls for one volume come one after the other.
+    turns: Mutex<BTreeMap<(String, String), Turn>>,
+}
+
+/// A driver as a set of calls.
+struct Driver<'a> {
+    flex: &'a Flex,
+    name: &'a str,
+    program: PathBuf,
+    capabilities: Capabilities,
+}
+
+impl Flex {
+    /// Drivers are looked for in `folder`; pods that miss one are woken by `pods` when it comes.
+    pub(crate) fn new(
+        layout: Layout,
+        node_name: String,
+        cluster: Cluster,
+        (folder, pods): (PathBuf, Queue<PodUid>),
+    ) -> Self {
+        Self {
+            layout,
+            node_name,
+            cluster,
+            programs: Programs::new(folder, pods),
+            turns: Mutex::default(),
+        }
+    }
+
+    /// Notices drivers that come, for ever.
+    pub(crate) async fn watch(self: Arc<Self>) {
+        self.programs.watch().await;
+    }
+
+    fn turn(&self, driver: &str, volume: &str) -> Turn {
+        let mut turns = lock(&self.turns);
+        // Those that nobody holds are of no use to anybody.
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        turns
+            .entry((driver.to_owned(), volume.to_owned()))
+            .or_default()
+            .clone()
+    }
+
+    async fn driver<'a>(&'a self, name: &'a str) -> Result<Driver<'a>, FlexError> {
+        let program = self.programs.path(name)?;
+        let stamp = programs::stamp(&program).ok_or_else(|| FlexError::NoDriver {
+            driver: name.to_owned(),
+            path: program.clone(),
+        })?;
+        let mut driver = Driver {
+            flex: self,
+            name,
+            program,
+            capabilities: Capabilities::default(),
+        };
+        driver.capabilities = match self.programs.known(name, stamp) {
+            Some(known) => known,
+            None => {
+                let answer = driver.call("init", &[], &[]).await?;
+                let capabilities = answer.capabilities();
+                self.programs.learn(name, stamp, capabilities.clone());
+                capabilities
+            }
+        };
+        Ok(driver)
+    }
+
+    /// Brings a volume to where the pod's containers find it.
+    pub(crate) async fn set_up(
+        &self,
+        pod: &Pod,
+        uid: &PodUid,
+        volume: FlexVolume<'_>,
+    ) -> Result<PathBuf, FlexError> {
+        let name = volume.source.driver.as_str();
+        let driver = match self.driver(name).await {
+            Err(FlexError::NoDriver { .. }) => {
+                // Told from now on; and it may have come just before.
+                self.programs.miss(uid);
+                self.driver(name).await?
+            }
+            other => other?,
+        };
+        let turn = self.turn(name, volume.name);
+        let _held = turn.lock().await;
+        let target = self.layout.flex_target(uid, name, volume.name);
+        if is_mounted(&target)? {
+            return Ok(target);
+        }
+        let (secret, hidden) = options::secret(&self.cluster, pod, volume.source).await?;
+        let plain = Options::of(volume, None, &BTreeMap::new()).text();
+        if driver.capabilities.attach {
+            let record = users::Record {
+                driver: name.to_owned(),
+                options: plain.clone(),
+            };
+            users::add(&self.layout, &record, volume.name, uid)?;
+            driver.stage(volume, &plain).await?;
+        }
+        make_folder(&target).map_err(at("make", &target))?;
+        let options = Options::of(volume, Some(pod), &secret).text();
+        let arguments = [target.display().to_string(), options];
+        let mounted = match driver.call("mount", &arguments, &hidden).await {
+            Err(error) if error.is_not_supported() && driver.capabilities.attach => {
+                let from = self.layout.flex_global(name, volume.name);
+                bind(&from, &target, volume.read_only)
+            }
+            other => other.map(drop),
+        };
+        if let Err(error) = mounted {
+            // As the kubelet does: a folder that stayed would be unmounted by the driver, which
+            // knows nothing of it. One that holds something stays.
+            let _it_may_hold_something = std::fs::remove_dir(&target);
+            return Err(error);
+        }
+        let group = pod.spec.security_context.as_ref();
+        let group = group.and_then(|context| u32::try_from(context.fs_group?).ok());
+        if let Some(group) = group
+            && driver.capabilities.fs_group
+            && !volume.read_only
+        {
+            super::give_to_group(target.clone(), group)
+                .await
+                .map_err(at("give to the pod's group", &target))?;
+        }
+        Ok(target)
+    }
+
+    /// Whether something of a pod may be left to take away.
+    pub(crate) fn any_set_up(&self, uid: &PodUid) -> bool {
+        !self.layout.flex_targets(uid).is_empty() || !users::of(&self.layout, uid).is_empty()
+    }
+
+    /// Takes all of a pod's volumes away.
+    pub(crate) async fn tear_down(&self, uid: &PodUid) -> Result<(), FlexError> {
+        for (name, volume, target) in self.layout.flex_targets(uid) {
+            let driver = self.driver(&name).await?;
+            let turn = self.turn(&name, &volume);
+            let _held = turn.lock().await;
+            driver.unmount(&target).await?;
+        }
+        for (name, volume) in users::of(&self.layout, uid) {
+            let turn = self.turn(&name, &volume);
+            let _held = turn.lock().await;
+            if users::is_last(&self.layout, (&name, &volume), uid) {
+                self.driver(&name).await?.unstage(&volume).await?;
+            }
+            users::remove(&self.layout, (&name, &volume), uid)?;
+        }
+        Ok(())
+    }
+}
+
+impl Driver<'_> {
+    /// One call. `hidden` is what its answer must not repeat.
+    async fn call(
+        &self,
+        command: &'static str,
+        arguments: &[String],
+        hidden: &[String],
+    ) -> Result<Answer, FlexError> {
+        let deadline = match command {
+            "attach" | "waitforattach" => ATTACH_DEADLINE,
+            _ => DEADLINE,
+        };
+        let limits = Limits {
+            deadline,
+            output: OUTPUT,
+        };
+        let mut all = vec![command.to_owned()];
+        all.extend_from_slice(arguments);
+        let driver = || self.name.to_owned();
+        let said = foreign::run(&self.program, &all, limits)
+            .await
+            .map_err(|source| FlexError::Foreign {
+                driver: driver(),
+                command,
+                source,
+            })?;
+        answer::judge(command, &said, hidden).map_err(|source| FlexError::Refused {
+            driver: driver(),
+            source,
+        })
+    }
+
+    /// The same, where a driver need not have the command.
+    async fn try_call(
+        &self,
+        command: &'static str,
+        arguments: &[String],
+    ) -> Result<Option<Answer>, FlexError> {
+        match self.call(command, arguments, &[]).await {
+            Err(error) if error.is_not_supported() => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// Attaches a volume to this node and mounts its device, once for all pods.
+    async fn stage(&self, volume: FlexVolume<'_>, options: &str) -> Result<(), FlexError> {
+        let layout = &self.flex.layout;
+        let global = layout.flex_global(self.name, volume.name);
+        if is_mounted(&global)? {
+            return Ok(());
+        }
+        make_folder(&global).map_err(at("make", &global))?;
+        let options = options.to_owned();
+        let node = self.flex.node_name.clone();
+        // The kubelet takes no other name than the volume's, but asks; so do drivers expect it.
+        self.try_call("getvolumename", std::slice::from_ref(&options))
+            .await?;
+        let attached = self.try_call("attach", &[options.clone(), node]).await?;
+        let device = attached.map(|answer| answer.device).unwrap_or_default();
+        let waited = self
+            .try_call("waitforattach", &[device.clone(), options.clone()])
+            .await?;
+        let device = waited.map_or(device, |answer| answer.device);
+        let mount = [global.display().to_string(), device.clone(), options];
+        if self.try_call("mountdevice", &mount).await?.is_none() && !device.is_empty() {
+            let disk = Disk {
+                device: device.into(),
+                target: global,
+                fs_type: volume.source.fs_type.clone(),
+                read_only: volume.read_only,
+                options: Vec::new(),
+            };
+            blocking(move || disk::mount(&disk)).await??;
+        }
+        Ok(())
+    }
+
+    async fn unmount(&self, target: &Path) -> Result<(), FlexError> {
+        let path = target.display().to_string();
+        if self.try_call("unmount", &[path]).await?.is_none() {
+            unmount(target).await?;
+        }
+        done_with(target)
+    }
+
+    /// The reverse of [`stage`](Self::stage), for the last pod.
+    async fn unstage(&self, volume: &str) -> Result<(), FlexError> {
+        let global = self.flex.layout.flex_global(self.name, volume);
+        if is_mounted(&global)? {
+            let path = global.display().to_string();
+            if self.try_call("unmountdevice", &[path]).await?.is_none() {
+                unmount(&global).await?;
+            }
+        }
+        done_with(&global)?;
+        let node = self.flex.node_name.clone();
+        let arguments = [volume.to_owned(), node.clone()];
+        let Err(error) = self.try_call("detach", &arguments).await else {
+            return Ok(());
+        };
+        // Something that is not attached can't be detached, which is no reason to stay.
+        let record = users::options(&self.flex.layout, self.name, volume);
+        let asked = self.try_call("isattached", &[record, node]).await;
+        match asked {
+            Ok(Some(answer)) if !answer.attached => Ok(()),
+            _ => Err(error),
+        }
+    }
+}
+
+/// A driver that says that it has unmounted something may be wrong: a folder is removed, and what
+/// is mounted on it is never emptied.
+fn done_with(folder: &Path) -> Result<(), FlexError> {
+    gone(std::fs::remove_dir(folder)).map_err(at("remove", folder))
+}
+
+/// By the kernel's table: the driver's file system is not asked, since it may not answer.
+fn is_mounted(path: &Path) -> Result<bool, FlexError> {
+    let table = MountTable::read().map_err(at("look for mounts at", path))?;
+    Ok(table.at(path).is_some())
+}
+
+async fn unmount(path: &Path) -> Result<(), FlexError> {
+    let at_path = path.to_owned();
+    let work = move || Place::at(&at_path).and_then(|place| orlop_host::mount::unmount(&place));
+    blocking(work).await?.map_err(at("unmount", path))
+}
+
+fn bind(from: &Path, to: &Path, read_only: bool) -> Result<(), FlexError> {
+    let open = |path: &Path| Place::at(path).and_then(|place| place.open());
+    let source = open(from).map_err(at("open", from))?;
+    let target = open(to).map_err(at("open", to))?;
+    let restrictions = Restrictions {
+        read_only,
+        ..Restrictions::default()
+    };
+    orlop_host::mount::bind(source, target, Depth::One, restrictions).map_err(at("mount at", to))
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, FlexError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| FlexError::Io {
+        doing: "finish the work on",
+        path: PathBuf::from("a volume"),
+        source: io::Error::other(error),
+    })
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}

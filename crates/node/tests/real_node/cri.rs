@@ -1,0 +1,279 @@
+//! Pods as real containers: Debian's containerd and runc, and an image made on the spot from
+//! Debian's busybox.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use orlop_model::{ConfigMap, Key, Pod, PodPhase};
+use orlop_node::{CriRunner, Layout};
+use serde_json::{Value, json};
+
+use super::cases::{event, first, is_running};
+use super::image;
+use super::world::{World, mounts_under};
+
+/// A container runtime of the test's own, ended with all that it ran.
+struct Containerd {
+    folder: tempfile::TempDir,
+    process: Child,
+}
+
+impl Containerd {
+    /// `None`, with the reason printed, where there is none to be had.
+    fn start() -> Option<Self> {
+        for program in [
+            "/usr/bin/containerd",
+            "/usr/bin/ctr",
+            "/usr/sbin/runc",
+            "/bin/busybox",
+        ] {
+            if !Path::new(program).exists() {
+                println!(
+                    "  skipped: {program} is missing; install containerd, runc and busybox-static"
+                );
+                return None;
+            }
+        }
+        // Short, since sockets are below it.
+        let folder = tempfile::Builder::new()
+            .prefix("cri")
+            .tempdir()
+            .expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let config = format!(
+            r#"version = 2
+root = "{root}"
+state = "{state}"
+disabled_plugins = ["io.containerd.internal.v1.opt"]
+[grpc]
+  address = "{socket}"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{pause}"
+  restrict_oom_score_adj = true
+  disable_cgroup = {no_cgroups}
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "{snapshotter}"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      SystemdCgroup = false
+"#,
+            root = at("root").display(),
+            state = at("state").display(),
+            socket = at("sock").display(),
+            pause = image::PAUSE,
+            no_cgroups = false,
+            snapshotter = "native",
+        );
+        std::fs::write(at("config.toml"), config).expect("a file");
+        let log = std::fs::File::create(at("log")).expect("a file");
+        let process = Command::new("/usr/bin/containerd")
+            .arg("--config")
+            .arg(at("config.toml"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("containerd");
+        let this = Self { folder, process };
+        image::write(&this.folder.path().join("images.tar"));
+        let until = Instant::now() + Duration::from_secs(30);
+        loop {
+            let imported = this.ctr(&["images", "import", &this.at("images.tar")]);
+            if imported.status.success() {
+                return Some(this);
+            }
+            assert!(Instant::now() < until, "{imported:?} {}", this.log());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    fn log(&self) -> String {
+        let log = std::fs::read_to_string(self.at("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().rev().take(20).collect();
+        lines.join("\n")
+    }
+
+    fn ctr(&self, arguments: &[&str]) -> std::process::Output {
+        Command::new("/usr/bin/ctr")
+            .args(["--address", &self.at("sock"), "--namespace", "k8s.io"])
+            .args(arguments)
+            .output()
+            .expect("ctr")
+    }
+
+    fn endpoint(&self) -> String {
+        format!("unix://{}", self.at("sock"))
+    }
+
+    fn containers(&self) -> usize {
+        let listed = self.ctr(&["containers", "list", "-q"]);
+        String::from_utf8_lossy(&listed.stdout).lines().count()
+    }
+
+    async fn runner(&self, root: &Path) -> Arc<CriRunner> {
+        let runner = CriRunner::connect(&self.endpoint(), Layout::new(root)).await;
+        Arc::new(runner.expect("a runtime"))
+    }
+}
+
+impl Drop for Containerd {
+    fn drop(&mut self) {
+        let tasks = self.ctr(&["tasks", "list", "-q"]);
+        for task in String::from_utf8_lossy(&tasks.stdout).lines() {
+            self.ctr(&["tasks", "delete", "--force", task]);
+        }
+        let containers = self.ctr(&["containers", "list", "-q"]);
+        for container in String::from_utf8_lossy(&containers.stdout).lines() {
+            self.ctr(&["containers", "delete", container]);
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        for point in mounts_under(self.folder.path()).into_iter().rev() {
+            let _ = Command::new("/usr/bin/umount")
+                .arg("-l")
+                .arg(point)
+                .output();
+        }
+    }
+}
+
+/// A pod that runs a script in the image, with these volumes at `/v/<name>`.
+fn with_volumes(script: &str, volumes: &Value) -> Value {
+    let names = volumes.as_array().expect("a list").iter();
+    let mounts: Vec<Value> = names
+        .map(|volume| {
+            let name = volume["name"].as_str().expect("a name");
+            json!({"name": name, "mountPath": format!("/v/{name}")})
+        })
+        .collect();
+    json!({
+        "containers": [{"name": "main", "image": image::BUSYBOX, "imagePullPolicy": "Never",
+                        "command": ["sh", "-c", script], "volumeMounts": mounts}],
+        "volumes": volumes,
+        "terminationGracePeriodSeconds": 1,
+    })
+}
+
+fn folder(world: &World, pod: &Pod, path: &str) -> PathBuf {
+    world
+        .node_root()
+        .join(format!("pods/{}/{path}", pod.metadata.uid))
+}
+
+pub(crate) async fn pods_are_containers_of_a_container_runtime() {
+    let Some(containerd) = Containerd::start() else {
+        return;
+    };
+    let mut world = World::new(false).await;
+    world.kill_node();
+    let root = world.node_root();
+    world.start_node_with(containerd.runner(&root).await);
+    world.claim("data", "Filesystem").await;
+    let map = json!({"metadata": {"name": "conf", "namespace": "default"}, "data": {"key": "one"}});
+    world
+        .cluster
+        .create_json::<ConfigMap>(&map)
+        .await
+        .expect("a config map");
+    let script = "cat /v/conf/key; echo; touch /v/conf/x 2>/dev/null || echo read-only; \
+                  echo kept > /v/data/f; echo part > /part/f; ls /; echo done; \
+                  while :; do date +%s >> /v/data/ticks; sleep 0.1; done";
+    let volumes = json!([
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "conf", "configMap": {"name": "conf"}},
+    ]);
+    let mut spec = with_volumes(script, &volumes);
+    let mounts = spec["containers"][0]["volumeMounts"]
+        .as_array_mut()
+        .expect("mounts");
+    mounts.push(json!({"name": "data", "mountPath": "/part", "subPathExpr": "$(NAME)/logs"}));
+    spec["containers"][0]["env"] =
+        json!([{"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]);
+    world.pod_of_images("web", spec).await;
+    let pod = world.pod_until("web", is_running).await;
+    let until = Instant::now() + Duration::from_secs(20);
+    while !world.log(&pod, "main").contains("done") {
+        assert!(Instant::now() < until, "{}", world.log(&pod, "main"));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let log = world.log(&pod, "main");
+    assert!(log.starts_with("one\nread-only\n"), "{log}");
+    assert!(
+        !log.contains("root\n"),
+        "the image's root and not the host's: {log}"
+    );
+    let data = folder(&world, &pod, "volumes/kubernetes.io~csi/pv-data/mount");
+    let read = |path: &str| std::fs::read_to_string(data.join(path)).unwrap_or_default();
+    assert_eq!(
+        (read("f").as_str(), read("web/logs/f").as_str()),
+        ("kept\n", "part\n")
+    );
+    assert!(folder(&world, &pod, "volume-subpaths/data/main/2").is_dir());
+
+    // The node role is killed; the container runs on and is taken over.
+    world.kill_node();
+    let before = read("ticks").len();
+    world.start_node_with(containerd.runner(&root).await);
+    let until = Instant::now() + Duration::from_secs(20);
+    while read("ticks").len() == before {
+        assert!(Instant::now() < until, "it stopped");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let now = world.pod_until("web", is_running).await;
+    assert_eq!(first(&now).restart_count, 0);
+    assert_eq!(containerd.containers(), 2, "the container and its sandbox");
+
+    world.delete("web").await;
+    world.expect_clean().await;
+    assert_eq!(containerd.containers(), 0);
+
+    // How containers end is told, and those that end are started again.
+    let mut spec = with_volumes("exit 3", &json!([]));
+    spec["restartPolicy"] = json!("Never");
+    world.pod_of_images("fails", spec).await;
+    let failed = world
+        .pod_until("fails", |pod| pod.phase() == PodPhase::Failed)
+        .await;
+    let ended = first(&failed).state.terminated.clone().expect("it ended");
+    assert_eq!((ended.exit_code, ended.reason.as_str()), (3, "Error"));
+    world.delete("fails").await;
+    world
+        .pod_of_images("again", with_volumes("sleep 0.2; exit 1", &json!([])))
+        .await;
+    world
+        .pod_until("again", |pod| {
+            pod.status
+                .container_statuses
+                .first()
+                .is_some_and(|c| c.restart_count >= 1)
+        })
+        .await;
+    world.delete("again").await;
+    let mut spec = with_volumes("true", &json!([]));
+    spec["containers"][0]["command"] = json!(["/no/such/program"]);
+    spec["restartPolicy"] = json!("Never");
+    world.pod_of_images("missing", spec).await;
+    let missing = world
+        .pod_until("missing", |pod| pod.phase() == PodPhase::Failed)
+        .await;
+    let ended = first(&missing).state.terminated.clone().expect("it ended");
+    assert_eq!(ended.exit_code, 128);
+    assert!(ended.message.contains("no such file"), "{}", ended.message);
+    world.delete("missing").await;
+    let mut spec = with_volumes("true", &json!([]));
+    spec["containers"][0]["image"] = json!("orlop.test/nowhere:1");
+    world.pod_of_images("nowhere", spec).await;
+    event(&world, "Failed", "image orlop.test/nowhere:1 is not here").await;
+    world.delete("nowhere").await;
+    world.expect_clean().await;
+    assert_eq!(containerd.containers(), 0);
+    let key = Key::namespaced("default", "nowhere");
+    world.until::<Pod>(&key, |pod| pod.is_none()).await;
+}

@@ -1,0 +1,274 @@
+//! FlexVolume drivers: small scripts that mount for real.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use orlop_model::{Claim, Key, Pod, Secret, Volume};
+use orlop_runtime::Patch;
+use serde_json::{Value, json};
+
+use super::cases::{event, is_running};
+use super::world::{World, mounts_under};
+
+/// Mounts memory, by itself: no attaching. It writes down each call without its options.
+const SIMPLE: &str = r#"
+case $1 in
+  init) echo '{"status":"Success","capabilities":{"attach":false}}' ;;
+  mount) mkdir -p "$2" && mount -t tmpfs flex "$2" && echo "$3" > "$2/options" \
+         && echo '{"status":"Success"}' ;;
+  unmount) umount "$2" && echo '{"status":"Success"}' ;;
+  *) echo '{"status":"Not supported"}'; exit 1 ;;
+esac
+"#;
+
+/// Attaches a "device", which is a folder, and binds it.
+const ATTACHING: &str = r#"
+case $1 in
+  init) echo '{"status":"Success"}' ;;
+  attach) mkdir -p "$DISKS/attached"; echo "{\"status\":\"Success\",\"device\":\"$DISKS/attached\"}" ;;
+  waitforattach) echo "{\"status\":\"Success\",\"device\":\"$2\"}" ;;
+  mountdevice) mount --bind "$3" "$2" && echo '{"status":"Success"}' ;;
+  unmountdevice) umount "$2" && echo '{"status":"Success"}' ;;
+  detach) rm -rf "$DISKS/attached"; echo '{"status":"Success"}' ;;
+  *) echo '{"status":"Not supported"}'; exit 1 ;;
+esac
+"#;
+
+/// Installs a driver as people are told to: under another name first.
+fn install(world: &World, name: &str, body: &str) -> PathBuf {
+    let folder = world
+        .root
+        .path()
+        .join("drivers")
+        .join(format!("example.org~{name}"));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let calls = world.root.path().join("calls");
+    let script = format!(
+        "#!/bin/sh\nDISKS={}\necho \"$1\" >> {}\n{body}",
+        world.root.path().display(),
+        calls.display()
+    );
+    let hidden = folder.join(".new");
+    std::fs::write(&hidden, script).expect("a script");
+    std::fs::set_permissions(&hidden, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    std::fs::rename(&hidden, folder.join(name)).expect("in place");
+    calls
+}
+
+fn calls(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn with_flex(driver: &str, options: &Value) -> Value {
+    json!({
+        "containers": [{"name": "main", "command": ["sleep", "600"],
+                        "volumeMounts": [{"name": "data", "mountPath": "/data"}]}],
+        "volumes": [{"name": "data", "flexVolume": {
+            "driver": format!("example.org/{driver}"), "fsType": "ext4", "options": options}}],
+        "terminationGracePeriodSeconds": 1,
+    })
+}
+
+fn target(world: &World, pod: &Pod, driver: &str, volume: &str) -> PathBuf {
+    world.node_root().join(format!(
+        "pods/{}/volumes/example.org~{driver}/{volume}",
+        pod.metadata.uid
+    ))
+}
+
+pub(crate) async fn a_flexvolume_is_mounted_by_its_driver_once_that_is_installed() {
+    let mut world = World::new(false).await;
+    let secret = json!({"metadata": {"name": "key", "namespace": "default"},
+                        "type": "example.org/simple", "stringData": {"password": "hunter2"}});
+    let created = world.cluster.create_json::<Secret>(&secret).await;
+    created.expect("a secret");
+    let mut spec = with_flex("simple", &json!({"size": "1G"}));
+    spec["volumes"][0]["flexVolume"]["secretRef"] = json!({"name": "key"});
+    spec["securityContext"] = json!({"fsGroup": 4321});
+    world.pod("web", spec).await;
+    event(
+        &world,
+        "FailedMount",
+        "FlexVolume driver example.org/simple is not installed",
+    )
+    .await;
+    // By now the waits between tries are longer than this takes.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let began = Instant::now();
+    let calls_at = install(&world, "simple", SIMPLE);
+    let pod = world.pod_until("web", is_running).await;
+    println!("  driver installed to running: {:?}", began.elapsed());
+    let at = target(&world, &pod, "simple", "data");
+    assert_eq!(mounts_under(world.root.path()), [&*at]);
+    let options: Value =
+        serde_json::from_slice(&std::fs::read(at.join("options")).expect("options")).expect("json");
+    assert_eq!(options["kubernetes.io/pod.name"], "web");
+    assert_eq!(options["kubernetes.io/readwrite"], "rw");
+    assert_eq!(options["kubernetes.io/secret/password"], "aHVudGVyMg==");
+    assert_eq!(options["kubernetes.io/mounterArgs.FsGroup"], "4321");
+    assert_eq!(options["size"], "1G");
+    use std::os::unix::fs::MetadataExt as _;
+    assert_eq!(std::fs::metadata(&at).expect("a mount").gid(), 4321);
+
+    // Nothing is mounted twice by one that comes after a crash.
+    world.kill_node();
+    world.start_node();
+    world.pod_until("web", is_running).await;
+    world.delete("web").await;
+    world.expect_clean().await;
+    assert_eq!(calls(&calls_at), ["init", "mount", "init", "unmount"]);
+}
+
+pub(crate) async fn an_attached_flexvolume_is_detached_after_its_last_pod() {
+    let mut world = World::new(false).await;
+    let calls_at = install(&world, "disk", ATTACHING);
+    let claim = json!({
+        "metadata": {"name": "disk", "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "pv-disk", "storageClassName": "",
+                 "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    let claim: Claim = world.cluster.create_json(&claim).await.expect("a claim");
+    let volume = json!({
+        "metadata": {"name": "pv-disk"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+                 "flexVolume": {"driver": "example.org/disk"},
+                 "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default",
+                              "name": "disk", "uid": claim.metadata.uid}},
+    });
+    world
+        .cluster
+        .create_json::<Volume>(&volume)
+        .await
+        .expect("a volume");
+    let bound = Patch::Merge(json!({"status": {"phase": "Bound"}}));
+    let key = Key::namespaced("default", "disk");
+    world
+        .cluster
+        .patch_status::<Claim>(&key, &bound)
+        .await
+        .expect("bound");
+
+    let mut spec = with_flex("disk", &json!({}));
+    spec["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "disk"}}]);
+    spec["containers"][0]["command"] = json!(["sh", "-c", "echo $$ >> /data/f; sleep 600"]);
+    world.pod("one", spec.clone()).await;
+    let one = world.pod_until("one", is_running).await;
+    world.pod("two", spec).await;
+    let two = world.pod_until("two", is_running).await;
+    let global = world
+        .node_root()
+        .join("plugins/kubernetes.io/flexvolume/example.org/disk/mounts/pv-disk");
+    let mut mounts = mounts_under(world.root.path());
+    mounts.sort();
+    let mut wanted = vec![
+        global.clone(),
+        target(&world, &one, "disk", "pv-disk"),
+        target(&world, &two, "disk", "pv-disk"),
+    ];
+    wanted.sort();
+    assert_eq!(mounts, wanted);
+    let staged = [
+        "init",
+        "getvolumename",
+        "attach",
+        "waitforattach",
+        "mountdevice",
+        "mount",
+        "mount",
+    ];
+    assert_eq!(calls(&calls_at), staged);
+
+    world.delete("one").await;
+    assert!(
+        mounts_under(world.root.path()).contains(&global),
+        "the other one uses it"
+    );
+    // The last one ends while nobody looks.
+    world.kill_node();
+    let key = Key::namespaced("default", "two");
+    let asked = world.cluster.delete::<Pod>(&key, &Default::default()).await;
+    asked.expect("asked for");
+    world.start_node();
+    world.until::<Pod>(&key, |pod| pod.is_none()).await;
+    world.expect_clean().await;
+    let rest = calls(&calls_at).split_off(staged.len());
+    assert_eq!(
+        rest,
+        ["unmount", "init", "unmount", "unmountdevice", "detach"]
+    );
+    assert!(!world.root.path().join("attached").exists());
+}
+
+pub(crate) async fn a_flexvolume_driver_that_misbehaves_is_told_of_and_harms_nobody() {
+    let world = World::new(false).await;
+    let good = r#"init) echo '{"status":"Success","capabilities":{"attach":false}}' ;;"#;
+    let cases = [
+        (
+            "words",
+            "case $1 in GOOD *) echo oops ;; esac",
+            "is not JSON: \"oops\"",
+        ),
+        (
+            "failure",
+            r#"case $1 in GOOD *) echo '{"status":"Failure","message":"no room"}'; exit 1 ;; esac"#,
+            "mount command failed, status: Failure, reason: no room",
+        ),
+        (
+            "liar",
+            r#"case $1 in GOOD *) echo '{"status":"Success"}'; exit 7 ;; esac"#,
+            "says Success, but ended with exit status: 7",
+        ),
+        (
+            "mute",
+            "case $1 in GOOD *) exit 3 ;; esac",
+            "is not JSON: \"\" (exit status: 3)",
+        ),
+        (
+            "chatty",
+            "case $1 in GOOD *) yes ;; esac",
+            "printed more than 1048576 bytes",
+        ),
+        (
+            "unborn",
+            "exit 2",
+            "init command: the driver's answer is not JSON",
+        ),
+    ];
+    for (name, body, _) in cases {
+        install(&world, name, &body.replace("GOOD", good));
+        world.pod(name, with_flex(name, &json!({}))).await;
+    }
+    // Others go on meanwhile.
+    install(&world, "simple", SIMPLE);
+    world.pod("web", with_flex("simple", &json!({}))).await;
+    world.pod_until("web", is_running).await;
+    for (name, _, words) in cases {
+        event(&world, "FailedMount", words).await;
+        world.delete(name).await;
+    }
+    world.delete("web").await;
+    world.expect_clean().await;
+}
+
+pub(crate) async fn two_flexvolumes_of_one_name_are_not_taken_for_one() {
+    let world = World::new(false).await;
+    install(&world, "disk", ATTACHING);
+    world
+        .pod("one", with_flex("disk", &json!({"disk": "a"})))
+        .await;
+    world.pod_until("one", is_running).await;
+    world
+        .pod("two", with_flex("disk", &json!({"disk": "b"})))
+        .await;
+    event(
+        &world,
+        "FailedMount",
+        "another volume named \"data\" of driver example.org/disk",
+    )
+    .await;
+    world.delete("two").await;
+    world.delete("one").await;
+    world.expect_clean().await;
+}
