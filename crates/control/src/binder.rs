@@ -3,6 +3,7 @@
 //! ```text
 //! claim:   Pending --reserve, mark, point, mark--> Bound --volume gone--> Lost
 //! volume:  Pending -> Available -> Bound --claim gone--> Released --> (reclaimed)
+//!              ^---------------------- recycled ---------------'
 //! ```
 //!
 //! A bind is four writes at most, in an order that a crash can't hurt: the volume is
@@ -16,7 +17,10 @@
 
 pub mod claim;
 mod courtesy;
+pub mod explain;
 mod index;
+mod metrics;
+pub mod recycle;
 pub mod volume;
 mod work;
 pub mod write;
@@ -24,7 +28,22 @@ pub mod write;
 #[cfg(test)]
 mod tests;
 
-pub use work::start;
+pub use work::{start, start_with};
+
+/// What the binder may be told.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// What the pods that scrub volumes run: anything with `sh`, `find`, `ls` and `test`.
+    pub recycler_image: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            recycler_image: "debian:stable-slim".to_owned(),
+        }
+    }
+}
 
 /// The component that the binder's events name.
 pub const COMPONENT: &str = "persistentvolume-controller";

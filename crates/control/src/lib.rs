@@ -12,6 +12,7 @@
 pub mod attach_detach;
 pub mod binder;
 pub mod ephemeral;
+pub mod expand;
 pub mod protection;
 mod turn;
 

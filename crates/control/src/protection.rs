@@ -1,11 +1,12 @@
-//! Protection: a claim that a pod uses, and a volume that a claim has, outlive their own
-//! deletion.
+//! Protection: a claim that a pod uses, a volume that a claim has, and a class of attributes that
+//! one of them names outlive their own deletion.
 //!
-//! Both protections are finalizers: put on while the object lives, taken off when it is
+//! The protections are finalizers: put on while the object lives, taken off when it is
 //! being deleted and nobody uses it any more.
 //!
 //! Must never: take one off on a cache's word. A pod may have been placed a moment ago.
 
+pub mod attributes;
 pub mod claim;
 pub mod volume;
 mod work;

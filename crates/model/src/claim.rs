@@ -208,6 +208,13 @@ impl Claim {
             .contains_key(well_known::BIND_COMPLETED)
     }
 
+    /// Whether the binder, not a person, pointed it to its volume.
+    pub fn bound_by_controller(&self) -> bool {
+        self.metadata
+            .annotations
+            .contains_key(well_known::BOUND_BY_CONTROLLER)
+    }
+
     /// Whether the claim names a volume and binding was finished.
     pub fn is_fully_bound(&self) -> bool {
         !self.spec.volume_name.is_empty() && self.bind_completed()

@@ -101,6 +101,9 @@ pub enum ReclaimPolicy {
     Delete,
     /// It is scrubbed and made available again.
     Recycle,
+    /// One that we don't know.
+    #[serde(other)]
+    Unknown,
 }
 
 /// When a claim is bound.

@@ -7,6 +7,13 @@ use crate::{
     volume::{Volume, VolumePhase},
 };
 
+mod shelves;
+
+pub use shelves::{
+    BY_CLAIMANT, FREE, LABELLED, claimant, free_shelf, group, labelled_shelves, labelled_stretches,
+    shelves, stretches,
+};
+
 /// From where the matched volume must be reachable.
 #[derive(Debug, Clone, Copy)]
 pub enum Place<'a> {
@@ -62,7 +69,8 @@ pub enum Mismatch {
     Access,
 }
 
-/// Whether this very volume can serve the claim.
+/// Whether this very volume can serve the claim. The claim's selector is not asked: whoever
+/// names a volume knows what they want.
 ///
 /// # Errors
 /// The first thing that doesn't fit.
@@ -102,55 +110,10 @@ fn grants_access(claim: &Claim, volume: &Volume) -> bool {
         .all(|mode| volume.spec.access_modes.contains(mode))
 }
 
-/// The name of the index by [`free_shelf`], for every role that looks for free volumes.
-pub const FREE: &str = "free";
-
-/// What a free volume is found under: class, number of access modes, size, so that volumes
-/// stand in the order in which [`best`] prefers them. With [`claimant`] it is all that a
-/// search needs, however many volumes there are.
-pub fn free_shelf(volume: &Volume) -> Vec<String> {
-    let free = volume.spec.claim_ref.is_none() && volume.phase() == VolumePhase::Available;
-    if !free {
-        return Vec::new();
-    }
-    let modes = volume.spec.access_modes.len();
-    let size = volume.capacity_bytes();
-    vec![format!("{}{size:020}", shelf(volume.class(), modes))]
-}
-
-/// Where the free volumes of a class begin that have so many access modes.
-fn shelf(class: &str, modes: usize) -> String {
-    format!("{}{modes:02}/", shelves(class))
-}
-
-/// What the shelves of all free volumes of a class begin with.
-pub fn shelves(class: &str) -> String {
-    format!("{class}\0")
-}
-
-/// The stretches of shelves that can hold a volume for the claim, the preferred one first:
-/// where each begins, and what its values begin with.
-pub fn stretches(claim: &Claim) -> impl Iterator<Item = (String, String)> {
-    const MODES: usize = 4;
-    let class = claim.class().unwrap_or_default();
-    let size = claim.requested_bytes().max(0);
-    (claim.spec.access_modes.len()..=MODES).map(move |modes| {
-        let prefix = shelf(class, modes);
-        (format!("{prefix}{size:020}"), prefix)
-    })
-}
-
-/// The name of the index by [`claimant`].
-pub const BY_CLAIMANT: &str = "by-claimant";
-
-/// What a claimed volume is found under: its claim's key.
-pub fn claimant(volume: &Volume) -> Vec<String> {
-    let claim = volume.spec.claim_ref.as_ref();
-    claim.map(|c| c.key().to_string()).into_iter().collect()
-}
-
 /// The best of the volumes for a claim: one that is reserved for it; else, of the free ones
-/// that fit, the one with the fewest access modes, then the smallest, then the first.
+/// that fit, the one with the fewest access modes, then the smallest, then the first. Also a
+/// reserved one must be able to do what the claim asks; only its class and its labels don't
+/// matter.
 pub fn best<'a>(
     claim: &Claim,
     volumes: impl IntoIterator<Item = &'a Volume>,
@@ -166,6 +129,7 @@ pub fn best<'a>(
         let fits = volume.capacity_bytes() >= claim.requested_bytes()
             && volume.volume_mode() == claim.volume_mode()
             && same_attributes_class(claim, volume)
+            && grants_access(claim, volume)
             && !volume.metadata.is_deleting();
         if !fits {
             continue;
@@ -182,12 +146,8 @@ pub fn best<'a>(
                 .as_ref()
                 .is_none_or(|s| s.matches(&volume.metadata.labels))
             && claim.class().unwrap_or_default() == volume.class()
-            && grants_access(claim, volume)
             && place.reaches(volume);
-        let better = |than: &Volume| {
-            (volume.spec.access_modes.len(), volume.capacity_bytes())
-                < (than.spec.access_modes.len(), than.capacity_bytes())
-        };
+        let better = |than: &Volume| shelves::rank(volume) < shelves::rank(than);
         if free && found.is_none_or(better) {
             found = Some(volume);
         }
@@ -311,6 +271,25 @@ mod tests {
     }
 
     #[test]
+    fn a_reserved_volume_must_be_able_to_do_what_the_claim_asks() {
+        let mut reserved = volume("v", "2Gi");
+        reserved.spec.claim_ref = Some(crate::ObjectRef {
+            namespace: "ns".into(),
+            name: "data".into(),
+            ..Default::default()
+        });
+        reserved.spec.storage_class_name = "other".into();
+        let found = |claim: &Claim, volume: &Volume| {
+            best(claim, [volume], Place::Anywhere, Timing::Now).is_some()
+        };
+        assert!(found(&claim("1Gi"), &reserved), "its class doesn't matter");
+        assert!(!found(&claim("3Gi"), &reserved), "too small");
+        let mut shared = claim("1Gi");
+        shared.spec.access_modes = vec![crate::AccessMode::ReadWriteMany];
+        assert!(!found(&shared, &reserved), "not shared");
+    }
+
+    #[test]
     fn fewer_access_modes_come_before_smaller_size() {
         let mut many = volume("many", "1Gi");
         many.spec
@@ -321,39 +300,5 @@ mod tests {
             name(best(&claim("1Gi"), &volumes, Place::Anywhere, Timing::Now)),
             Some("few")
         );
-    }
-
-    #[test]
-    fn shelves_stand_in_the_order_of_preference_and_start_at_what_fits() {
-        let mut many = volume("many", "2Gi");
-        many.spec
-            .access_modes
-            .push(crate::AccessMode::ReadWriteMany);
-        let mut other = volume("other", "2Gi");
-        other.spec.storage_class_name = "c2".into();
-        let volumes = [
-            volume("big", "9Gi"),
-            many,
-            volume("tiny", "1Gi"),
-            other,
-            volume("fit", "3Gi"),
-        ];
-        let found = |claim: &Claim| -> Vec<String> {
-            let mut found = Vec::new();
-            for (from, prefix) in stretches(claim) {
-                let mut here: Vec<(String, &Volume)> = volumes
-                    .iter()
-                    .flat_map(|v| free_shelf(v).into_iter().map(move |s| (s, v)))
-                    .filter(|(s, _)| *s >= from && s.starts_with(&prefix))
-                    .collect();
-                here.sort_by(|a, b| a.0.cmp(&b.0));
-                found.extend(here.into_iter().map(|(_, v)| v.metadata.name.clone()));
-            }
-            found
-        };
-        assert_eq!(found(&claim("2Gi")), ["fit", "big", "many"]);
-        let mut taken = volume("taken", "2Gi");
-        taken.spec.claim_ref = Some(crate::ObjectRef::default());
-        assert!(free_shelf(&taken).is_empty());
     }
 }

@@ -144,6 +144,11 @@ pub fn driver_of(plugin: &str) -> Option<&'static str> {
     all.find(|one| one.plugin == plugin).map(|one| one.driver)
 }
 
+/// Whether this names a plugin that is part of Kubernetes, and no driver took its place.
+pub fn is_left_over(plugin: &str) -> bool {
+    plugin.starts_with("kubernetes.io/") && driver_of(plugin).is_none()
+}
+
 /// The plugin whose place a driver took.
 pub fn plugin_of(driver: &str) -> Option<&'static str> {
     let mut all = SUCCESSORS.iter();

@@ -52,10 +52,19 @@ pub const ATTACHMENT_NODE_ID: &str = "csi.alpha.kubernetes.io/node-id";
 /// Volume attribute: who provisioned, for the driver's information.
 pub const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
 
+/// Volume: the uid of the pod that scrubs it. Nobody else's success counts.
+pub const RECYCLER: &str = "binder.orlop.dev/recycler";
+/// Claim: which resizer shall act, where a CSI driver took over from an in-tree plugin.
+pub const STORAGE_RESIZER: &str = "volume.kubernetes.io/storage-resizer";
+
 /// Claim finalizer: in use by a pod.
 pub const PVC_PROTECTION: &str = "kubernetes.io/pvc-protection";
 /// Volume finalizer: bound to a claim.
 pub const PV_PROTECTION: &str = "kubernetes.io/pv-protection";
+/// Attributes class finalizer: named by a claim or a volume.
+pub const VAC_PROTECTION: &str = "kubernetes.io/vac-protection";
+/// Volume finalizer: the volume of one of Kubernetes' own plugins still exists.
+pub const IN_TREE_PROVISIONER: &str = "kubernetes.io/pv-controller";
 /// Volume finalizer: the driver's volume still exists.
 pub const EXTERNAL_PROVISIONER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 /// Claim finalizer: a CreateVolume call may be under way or have made a volume that no

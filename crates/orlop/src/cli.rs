@@ -305,7 +305,7 @@ pub(crate) struct Cluster {
 pub(crate) struct Control {
     #[command(flatten)]
     pub(crate) cluster: Cluster,
-    /// Which to run: binder, attach-detach, protection, ephemeral; `*` for all, `-NAME` for all
+    /// Which to run: binder, attach-detach, protection, ephemeral, expand; `*` for all, `-NAME` for all
     /// but one. By name only: statefulset, deployment, replicaset, daemonset, job, which need
     /// the rules of deploy/rbac/workloads.yaml besides.
     #[arg(

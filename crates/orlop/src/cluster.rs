@@ -16,11 +16,12 @@ use crate::{api, cli, controllers::choose_also, up::preflight, up::terminated};
 type StartController = fn(&Process);
 
 /// What `orlop control` runs.
-const CONTROL: [(&str, StartController); 4] = [
+const CONTROL: [(&str, StartController); 5] = [
     ("binder", orlop_control::binder::start),
     ("attach-detach", orlop_control::attach_detach::start),
     ("protection", orlop_control::protection::start),
     ("ephemeral", orlop_control::ephemeral::start),
+    ("expand", orlop_control::expand::start),
 ];
 
 /// What it runs besides if it is asked for by name: on a cluster these are

@@ -49,10 +49,12 @@ impl<K: Kind> Change<'_, K> {
 
 type Subscriber<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
 type Extract<K> = fn(&K) -> Vec<String>;
-type Entries = BTreeMap<String, BTreeSet<Key>>;
+/// Values and the keys under them. Keys are shared with the objects: an entry costs little more
+/// than its value.
+type Entries = BTreeSet<(Box<str>, Arc<Key>)>;
 
 struct Shelf<K> {
-    objects: BTreeMap<Key, Arc<K>>,
+    objects: BTreeMap<Arc<Key>, Arc<K>>,
     /// The newest version that the watch has told of.
     frontier: u64,
     indexes: BTreeMap<&'static str, (Extract<K>, Entries)>,
@@ -169,7 +171,7 @@ impl<K: Kind> Cache<K> {
             let mut entries = Entries::new();
             for (key, object) in &shelf.objects {
                 for value in extract(object) {
-                    entries.entry(value).or_default().insert(key.clone());
+                    entries.insert((value.into(), key.clone()));
                 }
             }
             (extract, entries)
@@ -268,11 +270,11 @@ impl<K: Kind> Cache<K> {
     /// Makes the cache equal to a full list.
     pub(crate) fn replace(&self, listed: Vec<K>, revision: u64) {
         let keep: BTreeSet<Key> = listed.iter().map(Kind::key).collect();
-        let gone: Vec<Key> = self
+        let gone: Vec<Arc<Key>> = self
             .read()
             .objects
             .keys()
-            .filter(|k| !keep.contains(*k))
+            .filter(|k| !keep.contains(&***k))
             .cloned()
             .collect();
         for key in gone {
@@ -330,36 +332,53 @@ impl<K: Kind> Mirror for Cache<K> {
 
 impl<K: Kind> Shelf<K> {
     fn insert(&mut self, key: &Key, object: &Arc<K>) -> Option<Arc<K>> {
-        let old = self.objects.insert(key.clone(), object.clone());
+        let known = self.objects.get_key_value(key);
+        let known = known.map(|(key, object)| (key.clone(), object.clone()));
+        let (key, old) = match known {
+            Some((key, old)) => (key, Some(old)),
+            None => (Arc::new(key.clone()), None),
+        };
         for (extract, entries) in self.indexes.values_mut() {
+            let new = extract(object);
             if let Some(old) = &old {
-                drop_entries(entries, key, extract(old));
+                let before = extract(old);
+                // Most changes leave most values alone.
+                if before == new {
+                    continue;
+                }
+                drop_entries(entries, &key, before);
             }
-            for value in extract(object) {
-                entries.entry(value).or_default().insert(key.clone());
+            for value in new {
+                entries.insert((value.into(), key.clone()));
             }
         }
+        self.objects.insert(key, object.clone());
         old
     }
 
     fn take(&mut self, key: &Key) -> Option<Arc<K>> {
-        let old = self.objects.remove(key)?;
+        let (key, old) = self.objects.remove_entry(key)?;
         for (extract, entries) in self.indexes.values_mut() {
-            drop_entries(entries, key, extract(&old));
+            drop_entries(entries, &key, extract(&old));
         }
         Some(old)
     }
 }
 
-fn drop_entries(entries: &mut Entries, key: &Key, values: Vec<String>) {
+fn drop_entries(entries: &mut Entries, key: &Arc<Key>, values: Vec<String>) {
     for value in values {
-        if let Some(keys) = entries.get_mut(&value) {
-            keys.remove(key);
-            if keys.is_empty() {
-                entries.remove(&value);
-            }
-        }
+        entries.remove(&(value.into(), key.clone()));
     }
+}
+
+/// The entries from a value on.
+fn from<'a>(
+    entries: &'a Entries,
+    value: &str,
+) -> impl Iterator<Item = &'a (Box<str>, Arc<Key>)> + use<'a> {
+    // No key is less than the empty one.
+    let first = (value.into(), Arc::default());
+    entries.range((Bound::Included(first), Bound::Unbounded))
 }
 
 /// Finds a kind's objects by something other than their key.
@@ -384,11 +403,9 @@ impl<K: Kind> Index<K> {
         let Some((_, entries)) = shelf.indexes.get(self.name) else {
             return Vec::new();
         };
-        entries
-            .get(value)
-            .into_iter()
-            .flatten()
-            .filter_map(|key| shelf.objects.get(key).cloned())
+        from(entries, value)
+            .take_while(|(here, _)| **here == *value)
+            .filter_map(|(_, key)| shelf.objects.get(key).cloned())
             .collect()
     }
 
@@ -397,18 +414,38 @@ impl<K: Kind> Index<K> {
     /// meanwhile: the visitor must be quick and must not use it.
     pub fn scan<R>(
         &self,
-        from: &str,
+        start: &str,
         prefix: &str,
         mut visit: impl FnMut(&Arc<K>) -> ControlFlow<R>,
     ) -> Option<R> {
         let shelf = self.cache.read();
         let (_, entries) = shelf.indexes.get(self.name)?;
-        entries
-            .range::<str, _>((Bound::Included(from), Bound::Unbounded))
+        from(entries, start)
             .take_while(|(value, _)| value.starts_with(prefix))
-            .flat_map(|(_, keys)| keys)
-            .filter_map(|key| shelf.objects.get(key))
+            .filter_map(|(_, key)| shelf.objects.get(key))
             .find_map(|object| visit(object).break_value())
+    }
+
+    /// The last object of each group of values, in order, at most so many. `group` gives the
+    /// part of a value, at its beginning, that all values of a group share.
+    pub fn lasts(&self, group: fn(&str) -> &str, most: usize) -> Vec<Arc<K>> {
+        let shelf = self.cache.read();
+        let Some((_, entries)) = shelf.indexes.get(self.name) else {
+            return Vec::new();
+        };
+        let mut lasts = Vec::new();
+        let mut start = String::new();
+        while lasts.len() < most {
+            let Some((value, _)) = from(entries, &start).next() else {
+                break;
+            };
+            start = format!("{}{}", group(value), char::MAX);
+            let end = (start.as_str().into(), Arc::default());
+            let mut here = entries.range((Bound::Unbounded, Bound::Excluded(end)));
+            let last = here.next_back();
+            lasts.extend(last.and_then(|(_, key)| shelf.objects.get(key)).cloned());
+        }
+        lasts
     }
 }
 

@@ -103,8 +103,28 @@ impl Cluster {
     /// # Errors
     /// Any failure.
     pub async fn list<K: Kind>(&self, namespace: Option<&str>) -> Result<Vec<K>, ApiError> {
-        let call = Call::list(&Collection::of::<K>(namespace));
-        let page = self.read_page(&call).await?;
+        self.read_list(&Call::list(&Collection::of::<K>(namespace)))
+            .await
+    }
+
+    /// As [`Cluster::list`], of the objects that match a field selector, such as
+    /// `involvedObject.uid=a`.
+    ///
+    /// # Errors
+    /// Any failure.
+    pub async fn list_where<K: Kind>(
+        &self,
+        namespace: Option<&str>,
+        fields: &str,
+    ) -> Result<Vec<K>, ApiError> {
+        let mut call = Call::list(&Collection::of::<K>(namespace));
+        let fields = fields.replace('=', "%3D");
+        call.path = format!("{}?fieldSelector={fields}", call.path);
+        self.read_list(&call).await
+    }
+
+    async fn read_list<K: Kind>(&self, call: &Call) -> Result<Vec<K>, ApiError> {
+        let page = self.read_page(call).await?;
         page.items
             .iter()
             .map(|item| K::decode(item.get().as_bytes()))

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use orlop_model::{
     Claim, ClaimPhase, Kind, StorageClass, Volume, VolumePhase,
     matching::{self, Place, Timing},
-    well_known,
+    migration, well_known,
 };
 
-use super::News;
 use crate::Evidence;
 
 /// Everything that a decision about a claim looks at.
@@ -60,6 +59,8 @@ pub enum Step {
     TakeClass(String),
     /// The claim names the provisioner that shall act.
     AskProvisioner(String),
+    /// The claim says which CSI driver took over from the plugin that was asked, or that none did.
+    NoteMigration(Option<&'static str>),
 }
 
 /// Why a claim is where it is.
@@ -97,8 +98,8 @@ pub enum Because {
     Taken {
         /// The volume.
         volume: String,
-        /// Whether the binder made that binding, in which case it may pass.
-        by_binder: bool,
+        /// The other claim.
+        owner: String,
     },
     /// It was bound, and names no volume any more.
     LostReference,
@@ -106,80 +107,10 @@ pub enum Because {
     LostVolume,
     /// It was bound, and its volume belongs to another claim.
     Misbound,
-    /// It is lost, for good.
+    /// It is lost, and its volume didn't come back.
     Lost,
     /// It looks lost; the API server must say so too.
     Unconfirmed,
-}
-
-impl Because {
-    /// What a person is told.
-    pub fn news(&self) -> Option<News> {
-        Some(match self {
-            Self::NoConsumer { pods } if pods.is_empty() => News::normal(
-                "WaitForFirstConsumer",
-                "waiting for first consumer to be created before binding",
-            ),
-            Self::NoConsumer { pods } => {
-                let noun = if pods.len() == 1 { "pod" } else { "pods" };
-                let message = format!("waiting for {noun} {} to be scheduled", pods.join(","));
-                News::normal("WaitForPodScheduled", message)
-            }
-            Self::NoSuchClass(class) => News::warning(
-                "ProvisioningFailed",
-                format!("storageclass.storage.k8s.io \"{class}\" not found"),
-            ),
-            Self::NoProvisioner(name) => News::warning(
-                "ProvisioningFailed",
-                format!("no volume plugin matched name: {name}"),
-            ),
-            Self::Provisioning(name) => News::normal(
-                "ExternalProvisioning",
-                format!(
-                    "Waiting for a volume to be created either by the external provisioner \
-                     '{name}' or manually by the system administrator. If volume creation is \
-                     delayed, please verify that the provisioner is running and correctly \
-                     registered."
-                ),
-            ),
-            Self::NothingFits => News::normal(
-                "FailedBinding",
-                "no persistent volumes available for this claim and no storage class is set",
-            ),
-            Self::Mismatch { volume, why } => News::warning(
-                "VolumeMismatch",
-                format!("Cannot bind to requested volume \"{volume}\": {why}"),
-            ),
-            Self::Taken {
-                volume,
-                by_binder: false,
-            } => News::warning(
-                "FailedBinding",
-                format!("volume \"{volume}\" already bound to a different claim."),
-            ),
-            Self::LostReference => News::warning(
-                "ClaimLost",
-                "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
-            ),
-            Self::LostVolume => News::warning(
-                "ClaimLost",
-                "Bound claim has lost its PersistentVolume. Data on the volume is lost!",
-            ),
-            Self::Misbound => News::warning(
-                "ClaimMisbound",
-                "Two claims are bound to the same volume, this one is bound incorrectly",
-            ),
-            Self::Fits
-            | Self::Deleting
-            | Self::DefaultClass
-            | Self::NoSuchVolume
-            | Self::Taken {
-                by_binder: true, ..
-            }
-            | Self::Lost
-            | Self::Unconfirmed => return None,
-        })
-    }
 }
 
 impl Decision {
@@ -207,6 +138,23 @@ impl Decision {
 
 /// Decides what moves a claim towards Bound.
 pub fn decide(view: &View) -> Decision {
+    let mut decision = decide_binding(view);
+    if let Some(note) = note_of(&view.claim)
+        && !decision.needs_live_evidence()
+    {
+        decision.steps.insert(0, note);
+    }
+    decision
+}
+
+/// What must be noted of a plugin that was asked before a CSI driver took over from it.
+fn note_of(claim: &Claim) -> Option<Step> {
+    let takes_over = migration::driver_of(claim.provisioner()?);
+    let noted = claim.metadata.annotation(well_known::MIGRATED_TO);
+    (noted != takes_over).then_some(Step::NoteMigration(takes_over))
+}
+
+fn decide_binding(view: &View) -> Decision {
     let claim = &*view.claim;
     match (claim.bind_completed(), claim.spec.volume_name.is_empty()) {
         (false, true) => decide_open(view),
@@ -248,11 +196,11 @@ fn decide_open(view: &View) -> Decision {
 }
 
 fn provision(view: &View, class: &StorageClass) -> Decision {
-    let name = class.provisioner.clone();
-    // Names with this prefix are Kubernetes' own plugins; none of them is left.
-    if name.starts_with("kubernetes.io/") {
-        return Decision::wait(view, Because::NoProvisioner(name));
+    let name = &class.provisioner;
+    if migration::is_left_over(name) {
+        return Decision::wait(view, Because::NoProvisioner(name.clone()));
     }
+    let name = migration::driver_of(name).map_or_else(|| name.clone(), str::to_owned);
     let annotations = &view.claim.metadata.annotations;
     let asked = [
         well_known::STORAGE_PROVISIONER,
@@ -277,37 +225,42 @@ fn decide_asked(view: &View) -> Decision {
         return Decision::wait(view, Because::NoSuchVolume);
     };
     let name = volume.metadata.name.clone();
-    if volume.spec.claim_ref.is_none() {
+    let Some(owner) = &volume.spec.claim_ref else {
         return match matching::check(claim, volume) {
+            // It would be called used, and nobody ever used it.
+            Ok(()) if claim.metadata.is_deleting() => Decision::nothing(Because::Deleting),
             Ok(()) => bind(claim, volume),
             Err(why) => Decision::wait(view, Because::Mismatch { volume: name, why }),
         };
-    }
+    };
     if volume.is_reserved_for(claim) {
         return bind(claim, volume);
     }
     let because = Because::Taken {
         volume: name,
-        by_binder: volume.bound_by_controller(),
+        owner: owner.key().to_string(),
     };
-    Decision::wait(view, because)
+    // The binder pointed it there: somebody took the mark of that away. It isn't unbound.
+    match claim.bound_by_controller() {
+        true => Decision::nothing(because),
+        false => Decision::wait(view, because),
+    }
 }
 
 fn decide_done(view: &View) -> Decision {
     let claim = &*view.claim;
-    if claim.phase() == ClaimPhase::Lost {
-        return Decision::nothing(Because::Lost);
-    }
     let lost = match &view.named {
         _ if claim.spec.volume_name.is_empty() => Because::LostReference,
         None => Because::LostVolume,
         Some(volume) => match &volume.spec.claim_ref {
+            // Also for a claim that was lost: a volume that was deleted may be put back.
             None => return bind(claim, volume),
             Some(owner) if owner.uid == claim.metadata.uid => return bind(claim, volume),
             Some(_) => Because::Misbound,
         },
     };
     match view.evidence {
+        _ if claim.phase() == ClaimPhase::Lost => Decision::nothing(Because::Lost),
         Evidence::Cached => Decision::nothing(Because::Unconfirmed),
         Evidence::Live => Decision {
             because: lost,
@@ -349,7 +302,8 @@ fn bind(claim: &Claim, volume: &Arc<Volume>) -> Decision {
 fn pending(claim: &Claim) -> Vec<Step> {
     let clean = claim.status.phase == Some(ClaimPhase::Pending)
         && claim.status.access_modes.is_empty()
-        && claim.status.capacity.is_empty();
+        && claim.status.capacity.is_empty()
+        && claim.status.current_volume_attributes_class_name.is_none();
     if clean {
         Vec::new()
     } else {

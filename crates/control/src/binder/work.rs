@@ -2,29 +2,39 @@
 
 use std::{
     collections::BTreeSet,
-    ops::ControlFlow,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use orlop_model::{
-    Claim, Key, Kind, Pod, StorageClass, Volume, VolumePhase, class, matching, pod, well_known,
+    Claim, Key, Kind, Pod, ReclaimPolicy, StorageClass, Volume, VolumePhase, matching, pod,
+    well_known,
 };
 use orlop_runtime::{
-    ApiError, Cache, Change, Cluster, EventType, Index, Outcome, Patch, Process, Queue, Recorder,
-    work,
+    ApiError, Cache, Change, Clock, Cluster, EventType, Index, Outcome, Patch, Process, Queue,
+    Recorder, work,
 };
-use tracing::debug;
 
 use super::{
-    COMPONENT, News, claim,
-    courtesy::{Courtesy, Wait},
-    index, volume,
-    write::{Half, Party, Write},
+    COMPONENT, Config, News,
+    courtesy::Courtesy,
+    index,
+    metrics::BinderMetrics,
+    recycle,
+    write::{Half, Write},
 };
-use crate::{Evidence, turn};
+use crate::turn;
+
+mod claims;
+mod recycling;
+mod volumes;
+
+use recycling::Recyclings;
 
 /// How many objects are worked on at once.
 const AT_ONCE: usize = 16;
+/// How long a pod may wait for a node before its claims say so.
+const PLACING: Duration = Duration::from_secs(5);
 
 /// What needs a look.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,12 +43,17 @@ enum Item {
     Volume(String),
     /// All claims that wait for something of this class: one look for a burst of changes.
     Class(String),
+    /// Those of them that some free volume would do for.
+    Shelf(String),
 }
 
 #[derive(Clone)]
 struct Binder {
+    config: Arc<Config>,
     cluster: Cluster,
+    clock: Clock,
     recorder: Recorder,
+    metrics: BinderMetrics,
     queue: Queue<Item>,
     claims: Cache<Claim>,
     volumes: Cache<Volume>,
@@ -47,41 +62,56 @@ struct Binder {
     claims_by_class: Index<Claim>,
     claims_by_volume: Index<Claim>,
     free_volumes: Index<Volume>,
+    labelled_volumes: Index<Volume>,
     claimed_volumes: Index<Volume>,
     default_classes: Index<StorageClass>,
     pods_by_claim: Index<Pod>,
     /// Volumes that a turn under way is reserving. Only spares another turn the conflict.
     promised: Arc<Mutex<BTreeSet<String>>>,
     courtesy: Arc<Courtesy>,
+    recyclings: Arc<Recyclings>,
 }
 
 /// Starts the binder.
 pub fn start(process: &Process) {
-    let claims = process.cache::<Claim>();
-    let volumes = process.cache::<Volume>();
-    let classes = process.cache::<StorageClass>();
-    let pods = process.cache::<Pod>();
-    let binder = Binder {
-        cluster: process.cluster.clone(),
-        recorder: process.recorder(COMPONENT),
-        queue: Queue::new(turn::backoff()),
-        claims_by_class: claims.index("binder/waiting-class", index::waiting_class),
-        claims_by_volume: claims.index("binder/named-volume", index::named_volume),
-        free_volumes: volumes.index(matching::FREE, matching::free_shelf),
-        claimed_volumes: volumes.index(matching::BY_CLAIMANT, matching::claimant),
-        default_classes: classes.index("binder/default", index::default_mark),
-        pods_by_claim: pods.index(pod::BY_CLAIM, pod::claims_used),
-        promised: Arc::default(),
-        courtesy: Arc::default(),
-        claims,
-        volumes,
-        classes,
-        pods,
-    };
-    process.spawn("binder", binder.run());
+    start_with(process, Config::default());
+}
+
+/// Starts the binder as told.
+pub fn start_with(process: &Process, config: Config) {
+    process.spawn("binder", Binder::new(process, config).run());
 }
 
 impl Binder {
+    fn new(process: &Process, config: Config) -> Self {
+        let claims = process.cache::<Claim>();
+        let volumes = process.cache::<Volume>();
+        let classes = process.cache::<StorageClass>();
+        let pods = process.cache::<Pod>();
+        Self {
+            config: Arc::new(config),
+            cluster: process.cluster.clone(),
+            clock: process.clock,
+            metrics: BinderMetrics::register(&process.metrics, volumes.clone(), claims.clone()),
+            recorder: process.recorder(COMPONENT),
+            queue: Queue::new(turn::backoff()),
+            claims_by_class: claims.index("binder/waiting-class", index::waiting_class),
+            claims_by_volume: claims.index("binder/named-volume", index::named_volume),
+            free_volumes: volumes.index(matching::FREE, matching::free_shelf),
+            labelled_volumes: volumes.index(matching::LABELLED, matching::labelled_shelves),
+            claimed_volumes: volumes.index(matching::BY_CLAIMANT, matching::claimant),
+            default_classes: classes.index("binder/default", index::default_mark),
+            pods_by_claim: pods.index(pod::BY_CLAIM, pod::claims_used),
+            promised: Arc::default(),
+            courtesy: Arc::default(),
+            recyclings: Arc::default(),
+            claims,
+            volumes,
+            classes,
+            pods,
+        }
+    }
+
     async fn run(self) {
         self.claims.synced().await;
         self.volumes.synced().await;
@@ -107,6 +137,37 @@ impl Binder {
                 queue.add(Item::Class(index::UNSAID.to_owned()));
             }
         });
+        let binder = self.clone();
+        self.pods
+            .subscribe(move |change| binder.pod_changed(change));
+    }
+
+    fn pod_changed(&self, change: &Change<'_, Pod>) {
+        let pod = change.object();
+        if let Some(volume) = recycle::volume_of(pod) {
+            self.queue.add(Item::Volume(volume.to_owned()));
+        }
+        let new = matches!(change, Change::Applied { old: None, .. });
+        let over = matches!(change, Change::Deleted(_)) || pod.is_finished();
+        for (_, key) in pod.claims() {
+            let claim = self.claims.get(&key);
+            let open = claim.is_some_and(|c| c.spec.volume_name.is_empty());
+            if new && open && !pod.is_placed() {
+                self.queue.add_after(Item::Claim(key.clone()), PLACING);
+            }
+            if over {
+                self.wake_recycling(&key);
+            }
+        }
+    }
+
+    /// A volume is not scrubbed before the last pod that may write to it is through.
+    fn wake_recycling(&self, claim: &Key) {
+        for volume in self.claimed_volumes.get(&claim.to_string()) {
+            if volume.reclaim_policy() == ReclaimPolicy::Recycle {
+                self.queue.add(Item::Volume(volume.metadata.name.clone()));
+            }
+        }
     }
 
     fn claim_changed(&self, change: &Change<'_, Claim>) {
@@ -122,7 +183,10 @@ impl Binder {
                 }
                 self.queue.add(Item::Claim(claim.key()));
             }
-            Change::Deleted(_) => self.courtesy.over(&claim.key()),
+            Change::Deleted(_) => {
+                self.courtesy.over(&claim.key());
+                self.metrics.claim_gone(&claim.key());
+            }
         }
         if !claim.spec.volume_name.is_empty() {
             self.queue.add(Item::Volume(claim.spec.volume_name.clone()));
@@ -152,204 +216,30 @@ impl Binder {
                 |v: &Volume| v.spec.claim_ref.is_none() && v.phase() == VolumePhase::Available;
             let changed = old.is_none_or(|o| !free(o) || o.spec != volume.spec);
             if free(volume) && changed {
-                self.queue.add(Item::Class(volume.class().to_owned()));
+                self.queue.add(Item::Shelf(volume.class().to_owned()));
             }
+        } else {
+            self.recyclings.forget(name);
         }
+        self.metrics.volume_changed(change);
     }
 
     async fn turn(&self, item: Item) -> Outcome {
         let result = match &item {
             Item::Claim(key) => self.claim_turn(key).await,
-            Item::Volume(name) => self.volume_turn(name).await.map(|()| Outcome::Done),
+            Item::Volume(name) => self.volume_turn(name).await,
             Item::Class(name) => {
                 for claim in self.claims_by_class.get(name) {
                     self.queue.add(Item::Claim(claim.key()));
                 }
                 Ok(Outcome::Done)
             }
+            Item::Shelf(class) => {
+                self.wake_for_volumes(class);
+                Ok(Outcome::Done)
+            }
         };
         result.unwrap_or_else(|error| turn::retry(&error))
-    }
-
-    async fn claim_turn(&self, key: &Key) -> Result<Outcome, ApiError> {
-        let Some(claim) = self.claims.get(key) else {
-            self.courtesy.over(key);
-            return Ok(Outcome::Done);
-        };
-        let named = self.volumes.named(&claim.spec.volume_name);
-        let mut view = self.claim_view(claim, named, Evidence::Cached);
-        let mut decision = claim::decide(&view);
-        if decision.needs_live_evidence() {
-            let Some(claim) = self.cluster.get::<Claim>(key).await? else {
-                return Ok(Outcome::Done);
-            };
-            let named = Key::cluster(claim.spec.volume_name.as_str());
-            let named = match named.name.as_str() {
-                "" => None,
-                _ => self.cluster.get::<Volume>(&named).await?.map(Arc::new),
-            };
-            view = self.claim_view(Arc::new(claim), named, Evidence::Live);
-            decision = claim::decide(&view);
-        }
-        debug!(claim = %key, because = ?decision.because, steps = ?decision.steps, "decided");
-        let outcome = self.wait(key, &mut decision);
-        if outcome == Outcome::Done
-            && let Some(news) = decision.because.news()
-        {
-            self.say(&*view.claim, &news);
-        }
-        let _promise = self.promise(&decision);
-        let mut claim = view.claim;
-        let mut volume = decision.volume;
-        for step in &decision.steps {
-            let Some(write) = step.write(&claim, volume.as_deref()) else {
-                continue;
-            };
-            match (write.of, &volume) {
-                (Party::Claim, _) => claim = self.write(&self.claims, &*claim, write).await?,
-                (Party::Volume, Some(seen)) => {
-                    volume = Some(self.write(&self.volumes, &**seen, write).await?);
-                }
-                (Party::Volume, None) => {}
-            }
-        }
-        Ok(outcome)
-    }
-
-    /// Leaves out what a provisioner is given a moment for; answers with when to look again.
-    fn wait(&self, key: &Key, decision: &mut claim::Decision) -> Outcome {
-        let claim::Because::Provisioning(provisioner) = &decision.because else {
-            self.courtesy.over(key);
-            return Outcome::Done;
-        };
-        match self.courtesy.waits(key, provisioner) {
-            Wait::Late => Outcome::Done,
-            Wait::Quiet { rest, ask } => {
-                let asks = |step: &claim::Step| matches!(step, claim::Step::AskProvisioner(_));
-                decision.steps.retain(|step| ask || !asks(step));
-                Outcome::After(rest)
-            }
-        }
-    }
-
-    fn claim_view(
-        &self,
-        claim: Arc<Claim>,
-        named: Option<Arc<Volume>>,
-        evidence: Evidence,
-    ) -> claim::View {
-        let key = claim.key().to_string();
-        let open = claim.spec.volume_name.is_empty() && !claim.bind_completed();
-        let class = claim.class().and_then(|name| self.classes.named(name));
-        let (mut candidates, mut unplaced_pods) = (Vec::new(), Vec::new());
-        if open {
-            candidates = self.claimed_volumes.get(&key);
-            // For a late claim it is the scheduler who looks among the free ones.
-            if class.as_ref().is_none_or(|c| !c.waits_for_consumer()) {
-                candidates.extend(self.best_free(&claim));
-            }
-            let pods = self.pods_by_claim.get(&key);
-            let waiting = pods.iter().filter(|p| !p.is_placed() && !p.is_finished());
-            unplaced_pods = waiting.map(|p| p.metadata.name.clone()).collect();
-        }
-        let defaults = self.default_classes.get("");
-        let default = class::default_class(defaults.iter().map(|c| &**c));
-        let default_name = default.map(|c| c.metadata.name.clone());
-        claim::View {
-            named,
-            candidates,
-            class,
-            default_class: default_name.and_then(|name| self.classes.named(&name)),
-            unplaced_pods,
-            evidence,
-            claim,
-        }
-    }
-
-    /// The best of the free volumes that nobody was promised: the first that will do, since
-    /// they stand in the order of preference.
-    fn best_free(&self, claim: &Claim) -> Option<Arc<Volume>> {
-        let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
-        matching::stretches(claim).find_map(|(from, prefix)| {
-            self.free_volumes.scan(&from, &prefix, |volume| {
-                let (place, timing) = (matching::Place::Anywhere, matching::Timing::Now);
-                let fits = !promised.contains(&volume.metadata.name)
-                    && matching::best(claim, [&**volume], place, timing).is_some();
-                match fits {
-                    true => ControlFlow::Break(volume.clone()),
-                    false => ControlFlow::Continue(()),
-                }
-            })
-        })
-    }
-
-    fn promise(&self, decision: &claim::Decision) -> Option<Promise> {
-        let volume = decision.volume.as_ref()?;
-        if !decision.steps.contains(&claim::Step::ReserveVolume) {
-            return None;
-        }
-        let name = volume.metadata.name.clone();
-        let promised = self.promised.clone();
-        promised
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(name.clone());
-        Some(Promise { promised, name })
-    }
-
-    async fn volume_turn(&self, name: &str) -> Result<(), ApiError> {
-        let Some(volume) = self.volumes.named(name) else {
-            return Ok(());
-        };
-        let named = volume.spec.claim_ref.clone().unwrap_or_default();
-        let owner = self.claims.get(&named.key());
-        let mut view = volume::View {
-            owner: owner.filter(|c| c.metadata.uid == named.uid),
-            volume,
-            evidence: Evidence::Cached,
-        };
-        let mut decision = volume::decide(&view);
-        if decision.needs_live_evidence() {
-            let owner = match self.claims.saw_end_of(&named.uid) {
-                true => None,
-                false => self.cluster.get::<Claim>(&named.key()).await?,
-            };
-            view.owner = owner.filter(|c| c.metadata.uid == named.uid).map(Arc::new);
-            view.evidence = Evidence::Live;
-            decision = volume::decide(&view);
-        }
-        debug!(volume = name, because = ?decision.because, steps = ?decision.steps, "decided");
-        if decision.because == volume::Because::WrongMode {
-            self.say_wrong_mode(&view);
-        }
-        for step in &decision.steps {
-            if let volume::Step::MarkFailed(news) = step {
-                self.say(&*view.volume, news);
-            }
-            match step.write() {
-                Some(write) => {
-                    view.volume = self.write(&self.volumes, &*view.volume, write).await?
-                }
-                None => self.queue.add(Item::Claim(named.key())),
-            }
-        }
-        Ok(())
-    }
-
-    fn say_wrong_mode(&self, view: &volume::View) {
-        let Some(claim) = &view.owner else { return };
-        let (volume, name) = (&view.volume, &claim.metadata.name);
-        let message = format!(
-            "Cannot bind PersistentVolume to requested PersistentVolumeClaim \"{name}\" due to \
-             incompatible volumeMode."
-        );
-        self.say(&**volume, &News::warning("VolumeMismatch", message));
-        let message = format!(
-            "Cannot bind PersistentVolume \"{}\" to requested PersistentVolumeClaim due to \
-             incompatible volumeMode.",
-            volume.metadata.name
-        );
-        self.say(&**claim, &News::warning("VolumeMismatch", message));
     }
 
     /// Writes what was decided on the very version that was seen.
@@ -379,17 +269,5 @@ impl Binder {
     }
 }
 
-/// Holds a volume promised until the turn is over, however it ends.
-struct Promise {
-    promised: Arc<Mutex<BTreeSet<String>>>,
-    name: String,
-}
-
-impl Drop for Promise {
-    fn drop(&mut self) {
-        self.promised
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.name);
-    }
-}
+#[cfg(test)]
+mod tests;

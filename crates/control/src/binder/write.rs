@@ -63,6 +63,10 @@ impl Step {
                 }}});
                 (Party::Claim, Half::Main, body)
             }
+            Self::NoteMigration(driver) => {
+                let body = json!({"metadata": {"annotations": {well_known::MIGRATED_TO: driver}}});
+                (Party::Claim, Half::Main, body)
+            }
         };
         Some(Write { of, half, body })
     }

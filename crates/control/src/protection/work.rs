@@ -7,7 +7,7 @@ use orlop_runtime::{
 };
 use tracing::debug;
 
-use super::{Decision, claim, volume};
+use super::{Decision, attributes, claim, volume};
 use crate::{Evidence, turn};
 
 /// How many objects are worked on at once.
@@ -29,8 +29,9 @@ struct Protection {
     pods_by_claim: Index<Pod>,
 }
 
-/// Starts the protection of claims and volumes.
+/// Starts the protection of claims, volumes and classes of attributes.
 pub fn start(process: &Process) {
+    attributes::start(process);
     let pods = process.cache::<Pod>();
     let role = Protection {
         cluster: process.cluster.clone(),

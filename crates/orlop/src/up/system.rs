@@ -403,6 +403,7 @@ fn start_roles(roles: &Roles, driver: &Driver) {
     orlop_control::attach_detach::start(&roles.control);
     orlop_control::protection::start(&roles.control);
     orlop_control::ephemeral::start(&roles.control);
+    orlop_control::expand::start(&roles.control);
     orlop_scheduler::start(&roles.scheduler);
     orlop_workloads::start(&roles.workloads);
     let beside = &roles.controller;

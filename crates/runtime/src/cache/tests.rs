@@ -123,3 +123,25 @@ fn what_nothing_holds_any_more_is_gone_for_good() {
     cache.put(pod("a", 11, "n1"));
     assert_eq!(cache.len(), 1, "another of its name");
 }
+
+#[test]
+fn the_last_of_each_group_is_found() {
+    let cache = Cache::new();
+    let index = cache.index("node", by_node);
+    for (name, node) in [
+        ("a", "x/1"),
+        ("b", "x/3"),
+        ("c", "x/2"),
+        ("d", "y/1"),
+        ("e", "y/1"),
+    ] {
+        cache.put(pod(name, 1, node));
+    }
+    let lasts = |most| {
+        let lasts = index.lasts(|value| &value[..2], most);
+        let names = lasts.iter().map(|pod| pod.metadata.name.clone());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(lasts(9), ["b", "e"]);
+    assert_eq!(lasts(1), ["b"]);
+}

@@ -18,6 +18,7 @@ pub(super) fn control(process: &Process) {
     orlop_control::attach_detach::start(process);
     orlop_control::protection::start(process);
     orlop_control::ephemeral::start(process);
+    orlop_control::expand::start(process);
 }
 
 pub(super) fn scheduler(process: &Process) {

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on says where")]
 
+mod binder;
+
 use std::{future::Future, time::Duration};
 
 use jiff::Timestamp;
@@ -36,6 +38,7 @@ impl Stage {
         orlop_control::attach_detach::start(&process);
         orlop_control::protection::start(&process);
         orlop_control::ephemeral::start(&process);
+        orlop_control::expand::start(&process);
         orlop_scheduler::start(&process);
         Self {
             cluster: process.cluster.clone(),
@@ -211,7 +214,8 @@ async fn a_claim_gets_a_volume_and_the_volume_is_released_after_it() {
         .until_said(
             "data",
             "FailedBinding",
-            "no persistent volumes available for this claim and no storage class is set",
+            "no persistent volumes available for this claim and no storage class is set; there is \
+             no free volume without a class",
         )
         .await;
     stage.volume("vol", "", None).await;

@@ -1,0 +1,201 @@
+//! How a volume whose claim is gone is scrubbed for whoever asks next.
+//!
+//! ```text
+//! released -> pod made -> its uid is on the volume -> it succeeds -> pod deleted -> available
+//! ```
+//!
+//! The pod runs on a node that can reach the volume and empties its folder. Only the pod
+//! whose uid stands on the volume counts: a pod of that name that somebody else made, or that
+//! was made before a crash and never recorded, is deleted unheard. A crash at any point leads
+//! to another scrub at worst, never to a volume that is given on unscrubbed.
+
+use std::{sync::Arc, time::Duration};
+
+use orlop_model::{Key, Pod, PodPhase, Volume, well_known};
+use serde_json::{Value, json};
+
+use super::News;
+
+/// Where recyclers run.
+const NAMESPACE: &str = "default";
+const PREFIX: &str = "recycler-for-";
+
+/// Everything that the next step of a recycling looks at.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// The volume, whose claim is gone.
+    pub volume: Arc<Volume>,
+    /// Unfinished pods that use the claim that is gone.
+    pub users: Vec<String>,
+    /// The pod of a recycler's name.
+    pub pod: Option<Arc<Pod>>,
+    /// For how long that has existed.
+    pub age: Duration,
+    /// How long to rest after a failure.
+    pub rest: Option<Duration>,
+}
+
+/// The next step of a recycling.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// The volume can't be scrubbed, or that went wrong: it is marked as failed.
+    Fail(News),
+    /// It went wrong, and the pod is still there: the pod goes first.
+    FailAndDelete(News),
+    /// Nothing yet, since pods may still write to it.
+    InUse(News),
+    /// Nothing before this long.
+    Rest(Duration),
+    /// A pod is made, and its uid put on the volume.
+    Scrub,
+    /// A pod that is not known goes.
+    Dismiss,
+    /// The pod is at it; it must have ended after this long.
+    Wait(Duration),
+    /// The pod goes, and is waited for.
+    LetGo,
+    /// All is clean: the pod goes, and the volume is there for anybody.
+    Done,
+}
+
+/// The recycler's pod of a volume.
+pub fn pod_key(volume: &str) -> Key {
+    Key::namespaced(NAMESPACE, format!("{PREFIX}{volume}"))
+}
+
+/// The volume of a recycler's pod, if it is one by its name.
+pub fn volume_of(pod: &Pod) -> Option<&str> {
+    let meta = &pod.metadata;
+    let name = meta.name.strip_prefix(PREFIX);
+    name.filter(|_| meta.namespace == NAMESPACE)
+}
+
+/// Decides what a recycling needs next.
+pub fn decide(view: &View) -> Step {
+    let volume = &*view.volume;
+    if source(volume).is_none() {
+        let why = "No recycler plugin found for the volume!";
+        return Step::Fail(News::warning("VolumeFailedRecycle", why));
+    }
+    let recorded = volume.metadata.annotation(well_known::RECYCLER);
+    let Some(pod) = &view.pod else {
+        return match view.rest {
+            _ if !view.users.is_empty() => in_use(&view.users),
+            Some(rest) => Step::Rest(rest),
+            None => Step::Scrub,
+        };
+    };
+    if pod.metadata.is_deleting() {
+        // Its name must be free, and what it does must have ended.
+        return Step::LetGo;
+    }
+    if recorded != Some(pod.metadata.uid.as_str()) {
+        // Whoever made it a moment ago records it; nobody else does.
+        return Step::Dismiss;
+    }
+    match pod.phase() {
+        PodPhase::Succeeded => Step::Done,
+        PodPhase::Failed => Step::FailAndDelete(failed(&why_it_failed(pod))),
+        PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => {
+            let most = patience(volume);
+            match most.checked_sub(view.age) {
+                Some(rest) if !rest.is_zero() => Step::Wait(rest),
+                _ => Step::FailAndDelete(failed("recycler pod did not end in time")),
+            }
+        }
+    }
+}
+
+fn why_it_failed(pod: &Pod) -> String {
+    if !pod.status.message.is_empty() {
+        return pod.status.message.clone();
+    }
+    let containers = pod.status.container_statuses.iter();
+    let ended = containers
+        .filter_map(|c| c.state.terminated.as_ref())
+        .next();
+    match ended {
+        Some(end) => format!("the recycler pod ended with exit code {}", end.exit_code),
+        None => "pod failed, pod.Status.Message unknown".to_owned(),
+    }
+}
+
+fn in_use(users: &[String]) -> Step {
+    let why = format!("Volume is used by pods: {}", users.join(","));
+    Step::InUse(News::normal("VolumeFailedRecycle", why))
+}
+
+fn failed(why: &str) -> News {
+    let why = format!("Recycle failed: failed to recycle volume: {why}");
+    News::warning("VolumeFailedRecycle", why)
+}
+
+/// What a pod sees of something that can be scrubbed, and how long that may take at least.
+struct Source {
+    volume: Value,
+    least: i64,
+}
+
+fn source(volume: &Volume) -> Option<Source> {
+    let spec = &volume.spec;
+    let (volume, least) = match (&spec.host_path, &spec.nfs) {
+        (Some(folder), _) => (json!({"hostPath": {"path": folder.path}}), 60),
+        (None, Some(nfs)) => {
+            let source = json!({"server": nfs.server, "path": nfs.path});
+            (json!({ "nfs": source }), 300)
+        }
+        (None, None) => return None,
+    };
+    Some(Source { volume, least })
+}
+
+/// Seconds that a pod may run: so many for each gibibyte, and never less than the least.
+fn deadline(volume: &Volume, least: i64) -> i64 {
+    const SECONDS: i64 = 30;
+    let gibibytes = volume.capacity_bytes() >> 30;
+    least.max(gibibytes.saturating_mul(SECONDS))
+}
+
+/// How long the pod is waited for: what it may run, and a while to be placed and started. The
+/// node ends it at its deadline; this is for one that nobody ends, or nobody starts.
+fn patience(volume: &Volume) -> Duration {
+    const STARTING: u64 = 300;
+    let runs = source(volume).map_or(0, |source| deadline(volume, source.least));
+    Duration::from_secs(runs.unsigned_abs() + STARTING)
+}
+
+/// The pod that scrubs a volume, if it can be scrubbed.
+pub fn scrubber(volume: &Volume, image: &str) -> Option<Value> {
+    const SCRIPT: &str = "test -e /scrub && find /scrub -mindepth 1 -delete && \
+                          test -z \"$(ls -A /scrub)\" || exit 1";
+    let source = source(volume)?;
+    let key = pod_key(&volume.metadata.name);
+    let mut folder = source.volume;
+    folder["name"] = json!("vol");
+    let mut spec = json!({
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": deadline(volume, source.least),
+        "volumes": [folder],
+        "containers": [{
+            "name": "pv-recycler",
+            "image": image,
+            "command": ["/bin/sh"],
+            "args": ["-c", SCRIPT],
+            "volumeMounts": [{"name": "vol", "mountPath": "/scrub"}],
+        }],
+    });
+    // A folder of another node is another folder.
+    let reach = volume.spec.node_affinity.as_ref();
+    if let Some(required) = reach.and_then(|reach| reach.required.as_ref()) {
+        spec["affinity"] = json!({"nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": required,
+        }});
+    }
+    Some(json!({
+        "metadata": {"name": key.name, "namespace": key.namespace},
+        "spec": spec,
+    }))
+}
+
+#[cfg(test)]
+mod tests;

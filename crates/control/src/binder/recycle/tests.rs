@@ -1,0 +1,162 @@
+use super::*;
+use crate::fixtures::{bound, deleting, object};
+
+fn released() -> Volume {
+    let (_, mut volume) = bound("data", "vol");
+    volume.spec.csi = None;
+    volume.spec.host_path = Some(orlop_model::volume::HostPathSource {
+        path: "/srv/vol".into(),
+        type_: None,
+    });
+    volume.status.phase = Some(orlop_model::VolumePhase::Released);
+    volume
+}
+
+fn pod(uid: &str, phase: &str) -> Pod {
+    object(json!({
+        "metadata": {"name": "recycler-for-vol", "namespace": "default", "uid": uid},
+        "spec": {"containers": []},
+        "status": {"phase": phase},
+    }))
+}
+
+fn view(volume: Volume, pod: Option<Pod>) -> View {
+    View {
+        volume: Arc::new(volume),
+        users: Vec::new(),
+        pod: pod.map(Arc::new),
+        age: Duration::ZERO,
+        rest: None,
+    }
+}
+
+fn recorded(uid: &str) -> Volume {
+    let mut volume = released();
+    let annotations = &mut volume.metadata.annotations;
+    annotations.insert(well_known::RECYCLER.into(), uid.into());
+    volume
+}
+
+fn failure(step: Step) -> String {
+    match step {
+        Step::Fail(news) | Step::FailAndDelete(news) => {
+            assert!(news.warning);
+            assert_eq!(news.reason, "VolumeFailedRecycle");
+            news.message
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_volume_is_scrubbed_by_a_pod_that_is_on_record() {
+    assert_eq!(decide(&view(released(), None)), Step::Scrub);
+    // Made before a crash, or by somebody else: its success says nothing.
+    for phase in ["Pending", "Running", "Succeeded", "Failed"] {
+        let step = decide(&view(released(), Some(pod("stranger", phase))));
+        assert_eq!(step, Step::Dismiss, "{phase}");
+        let step = decide(&view(recorded("u1"), Some(pod("stranger", phase))));
+        assert_eq!(step, Step::Dismiss, "{phase}");
+    }
+    let wait = Step::Wait(Duration::from_secs(360));
+    for phase in ["Pending", "Running"] {
+        let step = decide(&view(recorded("u1"), Some(pod("u1", phase))));
+        assert_eq!(step, wait, "{phase}");
+    }
+    let step = decide(&view(recorded("u1"), Some(pod("u1", "Succeeded"))));
+    assert_eq!(step, Step::Done);
+    // The pod went with a crash between its deletion and the volume's release.
+    assert_eq!(decide(&view(recorded("u1"), None)), Step::Scrub);
+}
+
+#[test]
+fn a_pod_that_goes_is_waited_for() {
+    let going = deleting(pod("u1", "Succeeded"));
+    let step = decide(&view(recorded("u1"), Some(going)));
+    assert_eq!(step, Step::LetGo);
+}
+
+#[test]
+fn a_failure_is_told_and_rested_after() {
+    let mut failed = pod("u1", "Failed");
+    let step = decide(&view(recorded("u1"), Some(failed.clone())));
+    assert_eq!(
+        failure(step),
+        "Recycle failed: failed to recycle volume: pod failed, pod.Status.Message unknown"
+    );
+    failed.status.message = "Pod was active on the node longer than the specified deadline".into();
+    let step = decide(&view(recorded("u1"), Some(failed)));
+    assert!(failure(step).ends_with("longer than the specified deadline"));
+    let mut stuck = view(recorded("u1"), Some(pod("u1", "Running")));
+    stuck.age = Duration::from_secs(361);
+    assert!(failure(decide(&stuck)).ends_with("did not end in time"));
+    let mut resting = view(released(), None);
+    resting.rest = Some(Duration::from_secs(3));
+    assert_eq!(decide(&resting), Step::Rest(Duration::from_secs(3)));
+}
+
+#[test]
+fn a_volume_that_pods_may_write_to_is_left_alone() {
+    let mut used = view(released(), None);
+    used.users = vec!["ns/a".into(), "ns/b".into()];
+    let Step::InUse(news) = decide(&used) else {
+        panic!("it is scrubbed");
+    };
+    assert!(!news.warning);
+    assert_eq!(news.reason, "VolumeFailedRecycle");
+    assert_eq!(news.message, "Volume is used by pods: ns/a,ns/b");
+}
+
+#[test]
+fn only_folders_of_hosts_and_nfs_servers_can_be_scrubbed() {
+    let mut volume = released();
+    volume.spec.host_path = None;
+    let step = decide(&view(volume.clone(), None));
+    assert_eq!(failure(step), "No recycler plugin found for the volume!");
+    assert_eq!(scrubber(&volume, "i"), None);
+    volume.spec.nfs = Some(orlop_model::volume::NfsSource {
+        server: "s".into(),
+        path: "/exports/vol".into(),
+        read_only: false,
+    });
+    assert_eq!(decide(&view(volume.clone(), None)), Step::Scrub);
+    let pod = scrubber(&volume, "i").unwrap();
+    let nfs = json!({"server": "s", "path": "/exports/vol"});
+    assert_eq!(
+        pod["spec"]["volumes"][0],
+        json!({"name": "vol", "nfs": nfs})
+    );
+    assert_eq!(pod["spec"]["activeDeadlineSeconds"], 300);
+}
+
+#[test]
+fn the_pod_runs_where_the_volume_is_and_longer_for_a_larger_one() {
+    let mut volume = released();
+    let pod = scrubber(&volume, "i").unwrap();
+    assert_eq!(pod["metadata"]["name"], "recycler-for-vol");
+    assert_eq!(pod["metadata"]["namespace"], "default");
+    assert_eq!(pod["spec"]["activeDeadlineSeconds"], 60);
+    assert_eq!(pod["spec"]["restartPolicy"], "Never");
+    assert_eq!(pod["spec"]["volumes"][0]["hostPath"]["path"], "/srv/vol");
+    assert_eq!(pod["spec"].get("affinity"), None);
+    let terms = json!([{"matchExpressions": [
+        {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]},
+    ]}]);
+    volume.spec.capacity = serde_json::from_value(json!({"storage": "10Gi"})).unwrap();
+    volume.spec.node_affinity =
+        serde_json::from_value(json!({"required": {"nodeSelectorTerms": terms}})).unwrap();
+    let pod = scrubber(&volume, "i").unwrap();
+    assert_eq!(pod["spec"]["activeDeadlineSeconds"], 300);
+    let required =
+        &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    assert_eq!(required["nodeSelectorTerms"], terms);
+}
+
+#[test]
+fn a_pods_name_tells_its_volume_in_its_namespace_alone() {
+    let mut pod = pod("u1", "Running");
+    assert_eq!(volume_of(&pod), Some("vol"));
+    assert_eq!(pod_key("vol").to_string(), "default/recycler-for-vol");
+    pod.metadata.namespace = "elsewhere".into();
+    assert_eq!(volume_of(&pod), None);
+}

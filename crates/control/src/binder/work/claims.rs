@@ -1,0 +1,233 @@
+//! A claim's turn.
+
+use std::{
+    collections::BTreeSet,
+    ops::ControlFlow,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use orlop_model::{Claim, Key, Kind, Volume, class, matching};
+use orlop_runtime::{ApiError, Outcome};
+use tracing::debug;
+
+use super::{Binder, Item};
+use crate::{
+    Evidence,
+    binder::{
+        claim,
+        courtesy::Wait,
+        explain::{self, Survey},
+        write::Party,
+    },
+};
+
+/// So many shelves are looked at for what might fit a claim.
+const SHELVES: usize = 64;
+
+impl Binder {
+    pub(super) async fn claim_turn(&self, key: &Key) -> Result<Outcome, ApiError> {
+        let Some(claim) = self.claims.get(key) else {
+            self.courtesy.over(key);
+            return Ok(Outcome::Done);
+        };
+        let named = self.volumes.named(&claim.spec.volume_name);
+        let mut view = self.claim_view(claim, named, Evidence::Cached);
+        let mut decision = claim::decide(&view);
+        if decision.needs_live_evidence() {
+            let Some(claim) = self.cluster.get::<Claim>(key).await? else {
+                return Ok(Outcome::Done);
+            };
+            let named = Key::cluster(claim.spec.volume_name.as_str());
+            let named = match named.name.as_str() {
+                "" => None,
+                _ => self.cluster.get::<Volume>(&named).await?.map(Arc::new),
+            };
+            view = self.claim_view(Arc::new(claim), named, Evidence::Live);
+            decision = claim::decide(&view);
+        }
+        debug!(claim = %key, because = ?decision.because, steps = ?decision.steps, "decided");
+        let outcome = self.wait(key, &mut decision);
+        if outcome == Outcome::Done {
+            let survey = match decision.because.wants_survey() {
+                true => self.survey(&view),
+                false => Survey::default(),
+            };
+            if let Some(news) = explain::news(&view.claim, &decision.because, &survey) {
+                self.say(&*view.claim, &news);
+            }
+        }
+        let promise = self.promise(&decision);
+        let carried_out = self.carry_out(&view.claim, &decision).await;
+        drop(promise);
+        self.metrics.claim_turn(key, &decision, &carried_out);
+        if carried_out.is_err() && decision.steps.contains(&claim::Step::ReserveVolume) {
+            // The volume that was promised may be free after all.
+            let class = view.claim.class().unwrap_or_default();
+            self.queue.add(Item::Shelf(class.to_owned()));
+        }
+        carried_out.map(|()| outcome)
+    }
+
+    async fn carry_out(
+        &self,
+        claim: &Arc<Claim>,
+        decision: &claim::Decision,
+    ) -> Result<(), ApiError> {
+        let mut claim = claim.clone();
+        let mut volume = decision.volume.clone();
+        for step in &decision.steps {
+            let Some(write) = step.write(&claim, volume.as_deref()) else {
+                continue;
+            };
+            match (write.of, &volume) {
+                (Party::Claim, _) => claim = self.write(&self.claims, &*claim, write).await?,
+                (Party::Volume, Some(seen)) => {
+                    volume = Some(self.write(&self.volumes, &**seen, write).await?);
+                }
+                (Party::Volume, None) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn survey(&self, view: &claim::View) -> Survey {
+        let classes = self.classes.all();
+        Survey {
+            largest: self.free_volumes.lasts(matching::group, SHELVES),
+            reserved: view.candidates.clone(),
+            named: view.named.clone(),
+            classes: classes.iter().map(|c| c.metadata.name.clone()).collect(),
+        }
+    }
+
+    /// Wakes the claims of a class that a free volume would do for. The rest would only look
+    /// around and wait on.
+    pub(super) fn wake_for_volumes(&self, class: &str) {
+        for claim in self.claims_by_class.get(class) {
+            if self.best_free(&claim).is_some() {
+                self.queue.add(Item::Claim(claim.key()));
+            }
+        }
+    }
+
+    /// Leaves out what a provisioner is given a moment for; answers with when to look again.
+    fn wait(&self, key: &Key, decision: &mut claim::Decision) -> Outcome {
+        let claim::Because::Provisioning(provisioner) = &decision.because else {
+            self.courtesy.over(key);
+            return Outcome::Done;
+        };
+        match self.courtesy.waits(key, provisioner) {
+            Wait::Late => Outcome::Done,
+            Wait::Quiet { rest, ask } => {
+                let asks = |step: &claim::Step| matches!(step, claim::Step::AskProvisioner(_));
+                decision.steps.retain(|step| ask || !asks(step));
+                Outcome::After(rest)
+            }
+        }
+    }
+
+    fn claim_view(
+        &self,
+        claim: Arc<Claim>,
+        named: Option<Arc<Volume>>,
+        evidence: Evidence,
+    ) -> claim::View {
+        let key = claim.key().to_string();
+        let open = claim.spec.volume_name.is_empty() && !claim.bind_completed();
+        let class = claim.class().and_then(|name| self.classes.named(name));
+        let (mut candidates, mut unplaced_pods) = (Vec::new(), Vec::new());
+        if open {
+            candidates = self.claimed_volumes.get(&key);
+            // For a late claim it is the scheduler who looks among the free ones.
+            if class.as_ref().is_none_or(|c| !c.waits_for_consumer()) {
+                candidates.extend(self.best_free(&claim));
+            }
+            let pods = self.pods_by_claim.get(&key);
+            let waiting = pods.iter().filter(|p| !p.is_placed() && !p.is_finished());
+            unplaced_pods = waiting.map(|p| p.metadata.name.clone()).collect();
+        }
+        let defaults = self.default_classes.get("");
+        let default = class::default_class(defaults.iter().map(|c| &**c));
+        let default_name = default.map(|c| c.metadata.name.clone());
+        claim::View {
+            named,
+            candidates,
+            class,
+            default_class: default_name.and_then(|name| self.classes.named(&name)),
+            unplaced_pods,
+            evidence,
+            claim,
+        }
+    }
+
+    fn best_free(&self, claim: &Claim) -> Option<Arc<Volume>> {
+        self.search(claim).found
+    }
+
+    /// The best of the free volumes that nobody was promised: the first that will do, since
+    /// they stand in the order of preference.
+    pub(super) fn search(&self, claim: &Claim) -> Search {
+        let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
+        let (place, timing) = (matching::Place::Anywhere, matching::Timing::Now);
+        let mut looked_at = 0;
+        let mut visit = |volume: &Arc<Volume>| {
+            looked_at += 1;
+            let fits = !promised.contains(&volume.metadata.name)
+                && matching::best(claim, [&**volume], place, timing).is_some();
+            match fits {
+                true => ControlFlow::Break(volume.clone()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let found = match matching::labelled_stretches(claim) {
+            Some(stretches) => {
+                let index = &self.labelled_volumes;
+                let mut stretches = stretches.into_iter();
+                stretches.find_map(|(from, prefix)| index.scan(&from, &prefix, &mut visit))
+            }
+            None => {
+                let index = &self.free_volumes;
+                let mut stretches = matching::stretches(claim);
+                stretches.find_map(|(from, prefix)| index.scan(&from, &prefix, &mut visit))
+            }
+        };
+        Search { found, looked_at }
+    }
+
+    fn promise(&self, decision: &claim::Decision) -> Option<Promise> {
+        let volume = decision.volume.as_ref()?;
+        if !decision.steps.contains(&claim::Step::ReserveVolume) {
+            return None;
+        }
+        let name = volume.metadata.name.clone();
+        let promised = self.promised.clone();
+        promised
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name.clone());
+        Some(Promise { promised, name })
+    }
+}
+
+/// What a search among the free volumes came to.
+pub(super) struct Search {
+    pub(super) found: Option<Arc<Volume>>,
+    /// How many were looked at one by one.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a search's cost is tested"))]
+    pub(super) looked_at: usize,
+}
+
+/// Holds a volume promised until the turn is over, however it ends.
+struct Promise {
+    promised: Arc<Mutex<BTreeSet<String>>>,
+    name: String,
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.promised
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.name);
+    }
+}

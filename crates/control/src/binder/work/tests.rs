@@ -1,0 +1,128 @@
+//! What a search costs.
+
+use std::convert::Infallible;
+
+use kube::client::Body;
+use orlop_runtime::Clock;
+use serde_json::json;
+
+use super::*;
+use crate::fixtures::{claim as a_claim, object, volume as a_volume};
+
+/// A binder that no API server ever answers: its caches hold what the test puts in.
+fn alone() -> (Process, Binder) {
+    let silent = tower::service_fn(|_: http::Request<Body>| {
+        std::future::pending::<Result<http::Response<Body>, Infallible>>()
+    });
+    let client = kube::Client::new(silent, "default");
+    let process = Process::new(client, Clock::system());
+    let binder = Binder::new(&process, Config::default());
+    (process, binder)
+}
+
+/// Volumes of many sizes and three classes, each with a label of its own.
+fn fill(binder: &Binder, from: usize, to: usize) {
+    const SIZES: usize = 50;
+    let models: Vec<Volume> = (0..SIZES)
+        .map(|size| {
+            let mut volume = a_volume("model", "");
+            let size = json!({"spec": {"capacity": {"storage": format!("{}Gi", 10 + size)}}});
+            volume.spec.capacity = object::<Volume>(size).spec.capacity;
+            volume
+        })
+        .collect();
+    for number in from..to {
+        let mut volume = models[number % SIZES].clone();
+        volume.metadata.name = format!("vol-{number:06}");
+        volume.metadata.resource_version = (number + 1).to_string();
+        volume.spec.storage_class_name = ["", "fast", "slow"][number % 3].into();
+        let labels = &mut volume.metadata.labels;
+        labels.insert("disk".into(), format!("d{number}"));
+        labels.insert("zone".into(), "z".into());
+        binder.volumes.absorb(volume);
+    }
+}
+
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
+    let kilobytes = line.split_whitespace().nth(1).unwrap();
+    kilobytes.parse::<usize>().unwrap() * 1024
+}
+
+#[tokio::test]
+async fn a_search_costs_the_same_however_many_volumes_there_are() {
+    // ORLOP_VOLUMES=100000 for the size that counts; filling the caches takes the time.
+    let many = std::env::var("ORLOP_VOLUMES").map_or(20_000, |n| n.parse().unwrap());
+    let (process, binder) = alone();
+    let claim = |class: &str, spec: serde_json::Value| {
+        let mut claim = a_claim("data", class);
+        let extra = object::<Claim>(json!({ "spec": spec })).spec;
+        claim.spec.selector = extra.selector;
+        claim.spec.volume_mode = extra.volume_mode;
+        if !extra.access_modes.is_empty() {
+            claim.spec.access_modes = extra.access_modes;
+        }
+        if !extra.resources.requests.is_empty() {
+            claim.spec.resources = extra.resources;
+        }
+        claim
+    };
+    let label = json!({"matchLabels": {"disk": "d301"}});
+    let fitting = [
+        ("any", claim("fast", json!({}))),
+        (
+            "large",
+            claim(
+                "slow",
+                json!({"resources": {"requests": {"storage": "55Gi"}}}),
+            ),
+        ),
+        ("labelled", claim("fast", json!({"selector": label}))),
+    ];
+    let unfitting = [
+        (
+            "too large",
+            claim(
+                "fast",
+                json!({"resources": {"requests": {"storage": "99Gi"}}}),
+            ),
+        ),
+        ("device", claim("fast", json!({"volumeMode": "Block"}))),
+        (
+            "shared",
+            claim("fast", json!({"accessModes": ["ReadWriteMany"]})),
+        ),
+        (
+            "label that none has",
+            claim(
+                "fast",
+                json!({"selector": {"matchLabels": {"disk": "none"}}}),
+            ),
+        ),
+        ("class that none has", claim("gold", json!({}))),
+    ];
+    let before = resident();
+    let mut count = 0;
+    for volumes in [1_000, many] {
+        fill(&binder, count, volumes);
+        count = volumes;
+        for (name, claim) in &fitting {
+            let search = binder.search(claim);
+            assert!(search.found.is_some(), "{name} among {volumes}");
+            assert_eq!(search.looked_at, 1, "{name} among {volumes}");
+        }
+        for (name, claim) in &unfitting {
+            let search = binder.search(claim);
+            assert!(search.found.is_none(), "{name} among {volumes}");
+            assert_eq!(search.looked_at, 0, "{name} among {volumes}");
+        }
+        // Also what is told of what there is costs a few looks.
+        let largest = binder.free_volumes.lasts(matching::group, 64);
+        assert_eq!(largest.len(), 3, "one for each class");
+    }
+    let each = resident().saturating_sub(before) / count;
+    println!("{each} bytes of memory per volume");
+    assert!(each < 6 * 1024, "{each} bytes per volume");
+    process.kill();
+}
