@@ -1,13 +1,14 @@
 //! Chores of the repository, run as `cargo xtask …`.
 //!
-//! The one chore so far is `kube`: the tier of tests that run against the real Kubernetes, built
-//! from its Go modules, and what is measured beside it. `docs/development/real-kubernetes.md` and
-//! `docs/benchmarks.md` are its manuals.
+//! `kube` is the tier of tests that run against the real Kubernetes, built from its Go modules, and
+//! what is measured beside it: `docs/development/real-kubernetes.md` and `docs/benchmarks.md` are its
+//! manuals. `vm` is the tier of tests that need a kernel of their own.
 
 mod bench;
 mod kube;
 mod scenarios;
 mod stage;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -29,11 +30,17 @@ enum Chore {
     /// The real Kubernetes as a test tier.
     #[command(subcommand)]
     Kube(kube::Command),
+    /// A virtual machine as a test tier, for what needs a kernel of its own.
+    #[command(subcommand)]
+    Vm(vm::Command),
 }
 
 fn main() -> ExitCode {
-    let Chore::Kube(command) = Cli::parse().chore;
-    match kube::run(command) {
+    let outcome = match Cli::parse().chore {
+        Chore::Kube(command) => kube::run(command),
+        Chore::Vm(command) => vm::run(command),
+    };
+    match outcome {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");

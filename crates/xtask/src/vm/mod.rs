@@ -1,0 +1,88 @@
+//! The guest: tests that need a kernel with an NFS client and server, in a virtual machine.
+//!
+//! ```text
+//! xtask vm test
+//!   virtiofsd ×2        this machine's root, read-only, and the guest's packages
+//!   qemu                Debian's cloud kernel on emulated processors
+//!     init              puts an overlay over both in place of the root, and runs the test program
+//! ```
+//!
+//! The guest's root is an overlay: the test binaries are those that were built here, and what they
+//! write goes to the guest's memory. So nothing has to be copied, installed or cleaned up.
+
+mod fitness;
+mod guest;
+mod initramfs;
+mod modules;
+mod programs;
+mod share;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::Subcommand;
+
+use fitness::Fitness;
+use guest::Guest;
+
+/// What to do in the guest.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the tests that need the guest.
+    Test {
+        /// Arguments of the test program, such as a part of a test's name.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+        /// How long all of it may take, in seconds.
+        #[arg(long, default_value_t = 600)]
+        bound: u64,
+    },
+    /// Run any command in the guest.
+    Run {
+        /// The command.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+        /// How long it may take, in seconds.
+        #[arg(long, default_value_t = 600)]
+        bound: u64,
+    },
+}
+
+/// Does it; the exit code is that of the guest's program.
+pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    let packages = match fitness::look()? {
+        Fitness::Fit(packages) => packages,
+        Fitness::Skip(why) => {
+            println!("SKIPPED: the tests in a guest: {why}");
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let (words, environment, bound) = match command {
+        Command::Test { arguments, bound } => {
+            let programs = programs::build()?;
+            let mut words = vec![programs.tests.display().to_string()];
+            // The servers of all tests are those of one kernel.
+            words.push("--test-threads=1".to_owned());
+            words.extend(arguments);
+            (words, programs.environment(), bound)
+        }
+        Command::Run { command, bound } => (command, Vec::new(), bound),
+    };
+    let guest = Guest {
+        packages,
+        words,
+        environment,
+        bound: Duration::from_secs(bound),
+    };
+    let ended = guest.run()?;
+    ensure!(
+        ended.code.is_some(),
+        "the guest ended without a word of its program; its kernel said:\n{}",
+        ended.kernel
+    );
+    Ok(match ended.code {
+        Some(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+        None => ExitCode::FAILURE,
+    })
+}
