@@ -4,3 +4,4 @@
 //! or inside another, and trusts nothing that arrives over its socket.
 
 pub mod local;
+pub mod nfs;

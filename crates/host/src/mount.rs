@@ -203,6 +203,22 @@ pub fn bind(
     depth: Depth,
     restrictions: Restrictions,
 ) -> io::Result<()> {
+    detach(source, depth, restrictions)?.put(target)
+}
+
+/// A mount that is nowhere yet.
+#[derive(Debug)]
+pub struct Detached(OwnedFd);
+
+impl Detached {
+    /// Puts it on what `target` holds, in the mount namespace of the calling thread.
+    pub fn put(self, target: impl AsFd) -> io::Result<()> {
+        Ok(move_to(&self.0, target.as_fd())?)
+    }
+}
+
+/// The first half of [`bind`]: a copy of `source`'s mount that can be carried elsewhere.
+pub fn detach(source: impl AsFd, depth: Depth, restrictions: Restrictions) -> io::Result<Detached> {
     let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH;
@@ -213,7 +229,7 @@ pub fn bind(
     if restrictions != Restrictions::default() {
         set_attributes(detached.as_fd(), depth, restrictions.attributes())?;
     }
-    Ok(move_to(&detached, target.as_fd())?)
+    Ok(Detached(detached))
 }
 
 fn move_to(detached: &OwnedFd, target: BorrowedFd<'_>) -> rustix::io::Result<()> {
@@ -311,6 +327,23 @@ fn unmount_top(place: &Place) -> rustix::io::Result<()> {
             other => return other,
         }
     }
+}
+
+/// Whether a network file system's pending requests are ended with an error first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Force {
+    /// They are waited for.
+    No,
+    /// They are: those of other mounts of the same file system, too.
+    Yes,
+}
+
+/// Takes away the uppermost mount at a place, without a look at what is mounted: a server that is
+/// gone answers no looks.
+pub fn unmount_unseen(place: &Place, force: Force) -> io::Result<()> {
+    let mut flags = UnmountFlags::NOFOLLOW;
+    flags.set(UnmountFlags::FORCE, force == Force::Yes);
+    Ok(rustix::mount::unmount(place.proc_path(), flags)?)
 }
 
 /// Makes the mount at a path, and those below it, private: no mount event enters or leaves.

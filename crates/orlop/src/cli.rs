@@ -4,6 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use orlop_drivers::local::{Overcommit, PoolName, Reserve, size};
+use orlop_drivers::nfs::OnDelete;
 
 /// The whole Kubernetes storage stack as one binary.
 #[derive(Debug, Parser)]
@@ -195,6 +196,74 @@ pub(crate) enum Driver {
     /// Volumes as image files on this node's disk.
     #[command(version)]
     Local(DriverLocal),
+    /// Volumes as folders of NFS shares, in the place of csi-driver-nfs.
+    #[command(version)]
+    Nfs(DriverNfs),
+    /// Do one piece of the NFS driver's work; started by it.
+    #[command(hide = true)]
+    NfsWorker,
+}
+
+/// `orlop driver nfs`: the flags of csi-driver-nfs, and some of our own.
+#[derive(Debug, Args)]
+pub(crate) struct DriverNfs {
+    /// Where to listen.
+    #[arg(long, env = "CSI_ENDPOINT", default_value = "unix:///tmp/csi.sock")]
+    pub(crate) endpoint: String,
+    /// What the driver calls this node.
+    #[arg(long, env = "NODE_NAME", default_value = "")]
+    pub(crate) nodeid: String,
+    /// The driver's name.
+    #[arg(long, default_value = "nfs.csi.k8s.io")]
+    pub(crate) drivername: String,
+    /// Permissions of volumes' folders where nothing else is said; 0 leaves them. As in Go: a number
+    /// that begins with 0 is octal.
+    #[arg(long, default_value = "0", value_name = "MODE", value_parser = permissions)]
+    pub(crate) mount_permissions: u32,
+    /// A folder that shares are mounted on while the controller works on them. Nobody but the worker
+    /// sees these mounts.
+    #[arg(long, default_value = "/tmp", value_name = "DIR")]
+    pub(crate) working_mount_dir: PathBuf,
+    /// What happens to the folder of a deleted volume whose class says nothing: delete, retain or
+    /// archive.
+    #[arg(long, default_value = "", value_name = "POLICY", value_parser = on_delete)]
+    pub(crate) default_ondelete_policy: OnDelete,
+    /// How long a volume's figures are told again without a look, in minutes.
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    pub(crate) vol_stats_cache_expire_in_minutes: u64,
+    /// Let a new archive of a volume replace an older one of the same name.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) remove_archived_volume_path: bool,
+    /// Compress snapshots.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) enable_snapshot_compression: bool,
+    /// Means nothing here: no program is run to pack or unpack. Taken for the original's sake.
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub(crate) use_tar_command_in_snapshot: bool,
+    /// The kubelet's folder: no path that a caller names may be outside of it. `/` means anywhere.
+    #[arg(long, default_value = "/var/lib/kubelet", value_name = "DIR")]
+    pub(crate) kubelet_dir: PathBuf,
+    /// How much to log, in the numbers of the Go drivers: up to 3 is info, 4 debug, 5 trace. --log
+    /// counts where this is not given.
+    #[arg(long, short, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) v: Option<i64>,
+}
+
+fn permissions(text: &str) -> Result<u32, String> {
+    let parsed = match text.strip_prefix("0o").or_else(|| text.strip_prefix('0')) {
+        Some("") => Some(0),
+        Some(octal) => u32::from_str_radix(octal, 8).ok(),
+        None => text.parse().ok(),
+    };
+    let parsed = parsed.filter(|mode| *mode <= 0o7777);
+    parsed.ok_or_else(|| "use permissions such as 0777".to_owned())
+}
+
+fn on_delete(text: &str) -> Result<OnDelete, String> {
+    match text {
+        "" => Ok(OnDelete::default()),
+        text => OnDelete::parse(text).ok_or_else(|| "use delete, retain or archive".to_owned()),
+    }
 }
 
 /// `orlop driver local`.

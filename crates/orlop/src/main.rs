@@ -35,6 +35,10 @@ fn main() -> ExitCode {
     if let Command::ContainerShim { state_dir } = &cli.command {
         return orlop_host::sandbox::shim_main(state_dir);
     }
+    // As for every call of the NFS driver that touches a server.
+    if let Command::Driver(cli::Driver::NfsWorker) = &cli.command {
+        return orlop_drivers::nfs::worker_main();
+    }
     // These have flags or exit codes of their own.
     let cli = match cli {
         Cli {
@@ -66,9 +70,10 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<()> {
     let filter: Targets = match &cli.command {
-        Command::Driver(cli::Driver::Local(cli::DriverLocal { v: Some(v), .. })) => {
-            dropin::as_loud_as(*v)
-        }
+        Command::Driver(
+            cli::Driver::Local(cli::DriverLocal { v: Some(v), .. })
+            | cli::Driver::Nfs(cli::DriverNfs { v: Some(v), .. }),
+        ) => dropin::as_loud_as(*v),
         _ => cli
             .log
             .parse()
@@ -98,6 +103,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
             Command::Demo(args) => demo::run(args).await,
             Command::Bench(args) => bench::run(args).await,
             Command::Driver(cli::Driver::Local(args)) => driver::local(args).await,
+            Command::Driver(cli::Driver::Nfs(args)) => driver::nfs(args).await,
             Command::Control(args) => cluster::control(args).await,
             Command::Scheduler(args) => cluster::scheduler(args).await,
             Command::Node(args) => cluster::node(args).await,
@@ -108,7 +114,9 @@ fn run(cli: Cli) -> anyhow::Result<()> {
             | Command::NodeRegistrar(_) => {
                 unreachable!("handled before")
             }
-            Command::ContainerShim { .. } => unreachable!("handled before there are threads"),
+            Command::ContainerShim { .. } | Command::Driver(cli::Driver::NfsWorker) => {
+                unreachable!("handled before there are threads")
+            }
         }
     })
 }

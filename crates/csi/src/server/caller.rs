@@ -39,6 +39,13 @@ impl Caller {
                 .is_some_and(|deadline| deadline <= Instant::now())
     }
 
+    /// How long it still waits; `None` if it set no deadline.
+    #[must_use]
+    pub fn patience(&self) -> Option<Duration> {
+        self.deadline
+            .map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
     /// What says that the caller left, when dropped.
     pub(super) fn leaving(&self) -> Leaving {
         Leaving(Arc::clone(&self.left))

@@ -29,19 +29,19 @@ pub enum FieldError {
 
 impl FieldError {
     /// Required and not there.
-    pub(super) fn missing(field: &'static str) -> Self {
+    pub(crate) fn missing(field: &'static str) -> Self {
         Self::Limit(LimitError::Missing { field })
     }
 }
 
 /// A volume's id, which must be there.
-pub(super) fn volume_id(value: &str) -> Result<&str, FieldError> {
+pub(crate) fn volume_id(value: &str) -> Result<&str, FieldError> {
     limits::required("volume_id", value)?;
     Ok(value)
 }
 
 /// A path that must be there; its form is for [`absolute`], once the volume is known to exist.
-pub(super) fn path<'a>(field: &'static str, value: &'a str) -> Result<&'a str, FieldError> {
+pub(crate) fn path<'a>(field: &'static str, value: &'a str) -> Result<&'a str, FieldError> {
     match value.len() {
         0 => Err(FieldError::missing(field)),
         length if length > limits::PATH => Err(LimitError::TooLong {
@@ -55,7 +55,7 @@ pub(super) fn path<'a>(field: &'static str, value: &'a str) -> Result<&'a str, F
 }
 
 /// A path in the one form that we follow.
-pub(super) fn absolute(field: &'static str, value: &str) -> Result<PathBuf, FieldError> {
+pub(crate) fn absolute(field: &'static str, value: &str) -> Result<PathBuf, FieldError> {
     let path = Path::new(value);
     if is_plain_absolute(path) && path.parent().is_some() {
         // Without doubled slashes and dots, so that equal places are equal paths.

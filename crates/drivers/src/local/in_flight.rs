@@ -17,14 +17,14 @@ use super::volume::VolumeId;
 
 /// Something that one operation at a time works on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Subject {
+pub(crate) struct Subject {
     kind: &'static str,
     id: String,
 }
 
 impl Subject {
     /// A thing of this kind, such as a `snapshot`.
-    pub(super) fn new(kind: &'static str, id: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: &'static str, id: impl Into<String>) -> Self {
         let id = id.into();
         Self { kind, id }
     }
@@ -49,13 +49,13 @@ pub(super) trait Concerns {
 
 /// What is being worked on.
 #[derive(Clone, Debug, Default)]
-pub(super) struct InFlight {
+pub(crate) struct InFlight {
     subjects: Arc<Mutex<BTreeSet<Subject>>>,
 }
 
 /// The right to work on some things; dropping it gives it back.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     taken: Vec<Subject>,
     subjects: Arc<Mutex<BTreeSet<Subject>>>,
 }
@@ -63,7 +63,7 @@ pub(super) struct Turn {
 /// Somebody else has the turn.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("another operation on {subject} is running; retry when it has ended")]
-pub(super) struct Busy {
+pub(crate) struct Busy {
     subject: Subject,
 }
 
@@ -75,7 +75,7 @@ impl CsiError for Busy {
 
 impl InFlight {
     /// Takes the turn for all of them, or for none.
-    pub(super) fn begin(&self, mut wanted: Vec<Subject>) -> Result<Turn, Busy> {
+    pub(crate) fn begin(&self, mut wanted: Vec<Subject>) -> Result<Turn, Busy> {
         wanted.sort_unstable();
         wanted.dedup();
         let mut running = locked(&self.subjects);

@@ -32,7 +32,7 @@ impl Reach {
     }
 
     /// A path in the one form that we follow, and in reach.
-    pub(super) fn absolute(&self, field: &'static str, value: &str) -> Result<PathBuf, FieldError> {
+    pub(crate) fn absolute(&self, field: &'static str, value: &str) -> Result<PathBuf, FieldError> {
         let path = fields::absolute(field, value)?;
         match self {
             Self::Below(folder) if path == *folder || !path.starts_with(folder) => {
@@ -46,7 +46,7 @@ impl Reach {
     }
 
     /// The place at a path, held.
-    pub(super) fn place(&self, path: &Path) -> io::Result<Place> {
+    pub(crate) fn place(&self, path: &Path) -> io::Result<Place> {
         match self {
             Self::Anywhere => Place::at(path),
             Self::Below(folder) => Place::beneath(folder, path),

@@ -1,0 +1,267 @@
+//! What an error of the kernel's NFS client means, and what to do about it.
+//!
+//! Pure: from an error number to a failure in words.
+
+use std::io;
+
+use orlop_host::mount::MountError;
+use tonic::Code;
+
+use super::export::Export;
+use super::failure::Failure;
+
+// The numbers of Linux on all machines that we run on.
+const EPERM: i32 = 1;
+const ENOENT: i32 = 2;
+const EIO: i32 = 5;
+const EACCES: i32 = 13;
+const EBUSY: i32 = 16;
+const EXDEV: i32 = 18;
+const ENODEV: i32 = 19;
+const ENOTDIR: i32 = 20;
+const EINVAL: i32 = 22;
+const ENOSPC: i32 = 28;
+const EROFS: i32 = 30;
+const ELOOP: i32 = 40;
+const EPROTONOSUPPORT: i32 = 93;
+const ENETUNREACH: i32 = 101;
+const ETIMEDOUT: i32 = 110;
+const ECONNREFUSED: i32 = 111;
+const EHOSTDOWN: i32 = 112;
+const EHOSTUNREACH: i32 = 113;
+const ESTALE: i32 = 116;
+const EDQUOT: i32 = 122;
+
+/// Whether the server does not speak the version that was tried.
+pub(crate) fn is_version(error: &MountError) -> bool {
+    matches!(error, MountError::Open { source, .. }
+        if matches!(source.raw_os_error(), Some(EPROTONOSUPPORT | EINVAL)))
+}
+
+/// A share that could not be reached over the network.
+pub(crate) fn unreachable(export: &Export, port: u16, error: &io::Error) -> Failure {
+    let Export { server, .. } = export;
+    let told = match error.raw_os_error() {
+        Some(ECONNREFUSED) => format!(
+            "NFS server {server} refuses connections to port {port}: start its NFS service, or set \
+             the mount option port"
+        ),
+        Some(EHOSTUNREACH | ENETUNREACH | EHOSTDOWN) => format!(
+            "there is no route to NFS server {server}: check its address and this node's network"
+        ),
+        Some(ETIMEDOUT) => no_answer(export, port),
+        _ if error.kind() == io::ErrorKind::TimedOut => no_answer(export, port),
+        _ => format!("NFS server {server} cannot be reached at port {port}: {error}"),
+    };
+    Failure::new(Code::Unavailable, format!("{told} (share {export})"))
+}
+
+fn no_answer(export: &Export, port: u16) -> String {
+    format!(
+        "NFS server {} does not answer at port {port}: it is down, or a firewall is in between",
+        export.server
+    )
+}
+
+/// A share that could not be mounted.
+pub(crate) fn mount(export: &Export, version: &str, error: &MountError) -> Failure {
+    let (number, said) = match error {
+        MountError::UnknownType { .. } => (Some(ENODEV), String::new()),
+        MountError::Option { option, .. } => {
+            let told = format!(
+                "this node's kernel refuses the mount option {option} for {export}: take it out of \
+                 mountOptions"
+            );
+            return Failure::new(Code::InvalidArgument, told);
+        }
+        MountError::Open { source, said, .. } => (source.raw_os_error(), said.clone()),
+        MountError::Place(source) => (source.raw_os_error(), String::new()),
+    };
+    let said = match said.as_str() {
+        "" => String::new(),
+        said => format!(" ({said})"),
+    };
+    let (code, told) = match number {
+        Some(ENODEV) => (
+            Code::FailedPrecondition,
+            "this node's kernel has no NFS client: load the module nfs".to_owned(),
+        ),
+        Some(EACCES | EPERM) => (
+            Code::PermissionDenied,
+            format!(
+                "NFS server {} does not let this node mount {}: add the node to the export, and \
+                 check the option sec",
+                export.server,
+                export.path()
+            ),
+        ),
+        Some(ENOENT | ENOTDIR) => (
+            Code::NotFound,
+            format!(
+                "NFS server {} has no share {}: `showmount -e {}` lists what it exports",
+                export.server,
+                export.path(),
+                export.server
+            ),
+        ),
+        Some(EPROTONOSUPPORT) => (
+            Code::FailedPrecondition,
+            format!(
+                "NFS server {} does not speak version {version}: set nfsvers in mountOptions to \
+                 one that it speaks",
+                export.server
+            ),
+        ),
+        Some(EINVAL) => (
+            Code::InvalidArgument,
+            format!("this node's kernel refuses the mount options for {export}"),
+        ),
+        Some(ECONNREFUSED | EHOSTUNREACH | ENETUNREACH | ETIMEDOUT | EIO | EHOSTDOWN) => (
+            Code::Unavailable,
+            format!(
+                "NFS server {} broke off while {export} was mounted",
+                export.server
+            ),
+        ),
+        _ => (Code::Internal, format!("could not mount {export}")),
+    };
+    let source = match error {
+        MountError::Open { source, .. } | MountError::Place(source) => format!(": {source}"),
+        MountError::UnknownType { .. } | MountError::Option { .. } => String::new(),
+    };
+    Failure::new(
+        code,
+        format!("{told}{said} (share {export}, version {version}){source}"),
+    )
+}
+
+/// Work in a share that failed: `doing` says at what.
+pub(crate) fn work(export: &Export, doing: &str, error: &io::Error) -> Failure {
+    let (code, advice) = match error.raw_os_error() {
+        Some(EACCES | EPERM) => (
+            Code::PermissionDenied,
+            "; the server maps root to nobody (root_squash): export the share with no_root_squash, \
+             or give its folder to the server's anonymous user",
+        ),
+        Some(EROFS) => (
+            Code::FailedPrecondition,
+            "; the server exports the share read-only",
+        ),
+        Some(ENOSPC) => (Code::ResourceExhausted, "; the share is full"),
+        Some(EDQUOT) => (Code::ResourceExhausted, "; the server's quota is used up"),
+        Some(ESTALE) => (
+            Code::Unavailable,
+            "; the server has replaced what was there: the next try looks again",
+        ),
+        Some(EIO | ETIMEDOUT) => (Code::Unavailable, "; the server does not answer"),
+        Some(ELOOP | ENOTDIR) => (
+            Code::FailedPrecondition,
+            "; a file or a symbolic link stands where a folder should, and is not followed",
+        ),
+        Some(EXDEV) => (
+            Code::FailedPrecondition,
+            "; another file system of the server is mounted there, and is not touched",
+        ),
+        Some(EBUSY) => (Code::FailedPrecondition, "; it is in use"),
+        _ => (Code::Internal, ""),
+    };
+    Failure::new(
+        code,
+        format!("could not {doing} in share {export}: {error}{advice}"),
+    )
+}
+
+/// A worker that said nothing for too long.
+pub(crate) fn silent(export: Option<&Export>, doing: &str, seconds: u64) -> Failure {
+    let place = match export {
+        Some(export) => format!("NFS server {} (share {export})", export.server),
+        None => "the NFS server".to_owned(),
+    };
+    Failure::new(
+        Code::DeadlineExceeded,
+        format!(
+            "{place} gave no answer for {seconds} s while it was asked to {doing}: check the \
+             server and the network; the call can be repeated"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use orlop_csi::server::CsiError;
+
+    use super::*;
+
+    fn export() -> Export {
+        Export::parse("nfs.example", "/data").unwrap()
+    }
+
+    #[test]
+    fn every_trouble_names_the_share_and_what_to_do() {
+        let error = |number| io::Error::from_raw_os_error(number);
+        let open = |number| MountError::Open {
+            fs_type: "nfs".into(),
+            said: String::new(),
+            source: error(number),
+        };
+        for (failure, code, told) in [
+            (
+                unreachable(&export(), 2049, &error(ECONNREFUSED)),
+                Code::Unavailable,
+                "start its NFS",
+            ),
+            (
+                unreachable(&export(), 2049, &error(EHOSTUNREACH)),
+                Code::Unavailable,
+                "no route",
+            ),
+            (
+                unreachable(&export(), 2049, &error(ETIMEDOUT)),
+                Code::Unavailable,
+                "firewall",
+            ),
+            (
+                mount(&export(), "4.2", &open(EACCES)),
+                Code::PermissionDenied,
+                "add the node",
+            ),
+            (
+                mount(&export(), "4.2", &open(ENOENT)),
+                Code::NotFound,
+                "has no share /data",
+            ),
+            (
+                mount(&export(), "3", &open(EPROTONOSUPPORT)),
+                Code::FailedPrecondition,
+                "version 3",
+            ),
+            (
+                work(&export(), "make x", &error(EACCES)),
+                Code::PermissionDenied,
+                "root_squash",
+            ),
+            (
+                work(&export(), "make x", &error(EROFS)),
+                Code::FailedPrecondition,
+                "read-only",
+            ),
+            (
+                work(&export(), "make x", &error(EDQUOT)),
+                Code::ResourceExhausted,
+                "quota",
+            ),
+            (
+                silent(Some(&export()), "mount", 5),
+                Code::DeadlineExceeded,
+                "gave no answer for 5 s",
+            ),
+        ] {
+            assert_eq!(failure.code(), code, "{failure}");
+            assert!(failure.to_string().contains(told), "{failure}");
+            assert!(
+                failure.to_string().contains("nfs.example:/data"),
+                "{failure}"
+            );
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Mount options: those of the kernel's NFS client, and no others.
+//!
+//! Pure. What mount.nfs would have kept for itself (`bg`, `retry`, `_netdev` …) means nothing here
+//! and is left out. An option's value may be sensitive, so refusals name only the option.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use orlop_host::mount::{AccessTimes, FsOption, Restrictions};
+use serde::{Deserialize, Serialize};
+
+use super::export::Export;
+
+/// How a share is mounted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MountPlan {
+    /// The version asked for; without one the highest that both sides speak.
+    pub(crate) version: Option<String>,
+    /// Options of the client: name and value.
+    pub(crate) options: Vec<(String, Option<String>)>,
+    /// Words for the mount itself, such as `noexec`.
+    pub(crate) flags: Vec<String>,
+}
+
+/// An option that is not on the list.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("mount option {0} is not one of the NFS client's; take it out of mountOptions")]
+pub(crate) struct OptionRefused(String);
+
+/// Options with a value that is a number, a word or an address.
+const VALUED: &[&str] = &[
+    "acdirmax",
+    "acdirmin",
+    "acregmax",
+    "acregmin",
+    "actimeo",
+    "bsize",
+    "clientaddr",
+    "fsc",
+    "local_lock",
+    "lookupcache",
+    "max_connect",
+    "mountaddr",
+    "mountport",
+    "mountproto",
+    "mountvers",
+    "namlen",
+    "nconnect",
+    "port",
+    "proto",
+    "retrans",
+    "rsize",
+    "sec",
+    "timeo",
+    "write",
+    "wsize",
+    "xprtsec",
+];
+/// Options without.
+const PLAIN: &[&str] = &[
+    "ac",
+    "acl",
+    "cto",
+    "fsc",
+    "hard",
+    "lock",
+    "migration",
+    "noac",
+    "noacl",
+    "nocto",
+    "nofsc",
+    "nolock",
+    "nomigration",
+    "nordirplus",
+    "noresvport",
+    "nosharecache",
+    "notrunkdiscovery",
+    "rdirplus",
+    "rdma",
+    "resvport",
+    "sharecache",
+    "soft",
+    "softerr",
+    "softreval",
+    "nosoftreval",
+    "sync",
+    "async",
+    "tcp",
+    "trunkdiscovery",
+    "udp",
+];
+/// What only matters to programs.
+const IGNORED: &[&str] = &[
+    "_netdev", "auto", "bg", "defaults", "fg", "intr", "nofail", "nointr", "noauto", "nouser",
+    "rw", "relatime", "suid", "dev", "exec", "atime", "diratime",
+];
+/// What the mount does, not the client.
+const FLAGS: &[&str] = &[
+    "ro",
+    "nosuid",
+    "nodev",
+    "noexec",
+    "noatime",
+    "nodiratime",
+    "strictatime",
+];
+
+impl MountPlan {
+    /// Understands lists of options; later ones count.
+    pub(crate) fn parse<'a>(
+        lists: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, OptionRefused> {
+        let mut plan = Self::default();
+        let mut minor = None;
+        let words = lists
+            .into_iter()
+            .flat_map(|list| list.split(','))
+            .map(str::trim)
+            .filter(|word| !word.is_empty());
+        for (index, word) in words.enumerate() {
+            let refused = || OptionRefused(named(word, index + 1));
+            match word.split_once('=') {
+                Some(("vers" | "nfsvers", version)) => {
+                    plan.version = Some(known(version).ok_or_else(refused)?.to_owned());
+                }
+                Some(("minorversion", version)) => minor = Some(version.to_owned()),
+                Some(("retry" | "x-systemd.automount" | "comment", _)) => {}
+                Some((key, value)) if VALUED.contains(&key) && harmless(value) => {
+                    plan.options.push((key.to_owned(), Some(value.to_owned())));
+                }
+                None if word.strip_prefix('v').and_then(known).is_some() => {
+                    plan.version = word.strip_prefix('v').map(str::to_owned);
+                }
+                None if FLAGS.contains(&word) => plan.flags.push(word.to_owned()),
+                None if PLAIN.contains(&word) => plan.options.push((word.to_owned(), None)),
+                None if IGNORED.contains(&word) || word.starts_with("x-") => {}
+                _ => return Err(refused()),
+            }
+        }
+        if let (Some("4"), Some(minor)) = (plan.version.as_deref(), minor) {
+            plan.version = known(&format!("4.{minor}")).map(str::to_owned);
+        }
+        Ok(plan)
+    }
+
+    /// The versions to try, best first.
+    pub(crate) fn versions(&self) -> Vec<&str> {
+        match self.version.as_deref() {
+            None => vec!["4.2", "4.1", "4.0", "3"],
+            Some("4") => vec!["4.2", "4.1", "4.0"],
+            Some(version) => vec![version],
+        }
+    }
+
+    /// What the client is told besides.
+    pub(crate) fn options(&self) -> Vec<FsOption> {
+        let option = |(key, value): &(String, Option<String>)| FsOption {
+            key: key.clone(),
+            value: value.clone(),
+        };
+        self.options.iter().map(option).collect()
+    }
+
+    /// The last value of an option.
+    pub(crate) fn value(&self, key: &str) -> Option<&str> {
+        let found = self.options.iter().rev().find(|(name, _)| name == key);
+        found.and_then(|(_, value)| value.as_deref())
+    }
+
+    /// What the mount refuses.
+    pub(crate) fn restrictions(&self) -> Restrictions {
+        let mut restrictions = Restrictions::default();
+        for flag in &self.flags {
+            match flag.as_str() {
+                "ro" => restrictions.read_only = true,
+                "nosuid" => restrictions.no_suid = true,
+                "nodev" => restrictions.no_dev = true,
+                "noexec" => restrictions.no_exec = true,
+                "noatime" => restrictions.access_times = AccessTimes::Never,
+                "nodiratime" => restrictions.access_times = AccessTimes::NeverForDirectories,
+                "strictatime" => restrictions.access_times = AccessTimes::Always,
+                _ => {}
+            }
+        }
+        restrictions
+    }
+
+    /// The same for work of our own on the share, which nobody else sees: writable.
+    pub(crate) fn for_work(mut self) -> Self {
+        self.flags.clear();
+        self
+    }
+}
+
+fn known(version: &str) -> Option<&str> {
+    ["3", "4", "4.0", "4.1", "4.2"]
+        .into_iter()
+        .find(|known| *known == version)
+}
+
+fn harmless(value: &str) -> bool {
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]%".contains(&byte);
+    !value.is_empty() && value.len() <= 128 && value.bytes().all(letter)
+}
+
+/// An option's name, or its place if it has none that can be shown.
+fn named(word: &str, place: usize) -> String {
+    let name = word.split_once('=').map_or(word, |(name, _)| name);
+    let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    let shown = !name.is_empty() && name.len() <= 32 && name.bytes().all(letter);
+    match shown {
+        true => format!("{name:?}"),
+        false => format!("number {place}"),
+    }
+}
+
+/// The options that volumes of a share were made with: deleting one brings none of its own.
+#[derive(Debug, Default)]
+pub(super) struct Remembered(Mutex<BTreeMap<Export, MountPlan>>);
+
+impl Remembered {
+    /// More shares than anybody has; beyond it the options come from secrets.
+    const MOST: usize = 1024;
+
+    pub(super) fn keep(&self, export: &Export, plan: &MountPlan) {
+        let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if plans.len() < Self::MOST || plans.contains_key(export) {
+            plans.insert(export.clone(), plan.clone());
+        }
+    }
+
+    pub(super) fn of(&self, export: &Export) -> MountPlan {
+        let plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        plans.get(export).cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_tried_from_the_best_unless_one_is_named() {
+        let versions = |text| MountPlan::parse([text]).unwrap().versions().join(" ");
+        assert_eq!(versions(""), "4.2 4.1 4.0 3");
+        assert_eq!(versions("vers=4"), "4.2 4.1 4.0");
+        assert_eq!(versions("nfsvers=4.1,hard"), "4.1");
+        assert_eq!(versions("vers=4,minorversion=1"), "4.1");
+        assert_eq!(versions("v3"), "3");
+    }
+
+    #[test]
+    fn options_go_to_the_client_the_mount_or_nowhere() {
+        let plan = MountPlan::parse(["hard,timeo=600,_netdev", "ro,noexec", "bg"]).unwrap();
+        assert_eq!(plan.value("timeo"), Some("600"));
+        assert_eq!(plan.options.len(), 2);
+        let restrictions = plan.restrictions();
+        assert!(restrictions.read_only && restrictions.no_exec && !restrictions.no_suid);
+        assert!(!plan.for_work().restrictions().read_only);
+    }
+
+    #[test]
+    fn other_options_are_refused_without_their_value() {
+        for (text, told) in [
+            ("addr=1.2.3.4", "\"addr\""),
+            ("bind", "\"bind\""),
+            ("vers=5", "\"vers\""),
+            ("timeo=1 2", "\"timeo\""),
+            ("Secret", "number 1"),
+            ("hard,-o", "number 2"),
+        ] {
+            let error = MountPlan::parse([text]).unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+            assert!(
+                !error.contains("1.2.3.4") && !error.contains("Secret"),
+                "{error}"
+            );
+        }
+    }
+}

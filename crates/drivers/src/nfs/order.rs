@@ -1,0 +1,187 @@
+//! What a worker is told to do, and what it tells.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::export::Export;
+use super::failure::Failure;
+use super::options::MountPlan;
+use super::parameters::OnDelete;
+use super::record::Record;
+use super::sub_dir::SubDir;
+
+/// One call's work.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    /// An empty folder to see shares on.
+    pub(crate) working_dir: PathBuf,
+    /// A folder that stands for all servers, in tests: `server/share` below it.
+    pub(crate) stand_in: Option<PathBuf>,
+    pub(crate) work: Work,
+}
+
+/// A share, and how it is mounted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mounting {
+    pub(crate) export: Export,
+    pub(crate) plan: MountPlan,
+}
+
+/// The kinds of work.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Work {
+    /// Make a volume's folder.
+    Create(Create),
+    /// Do away with a volume's folder.
+    Delete {
+        on: Mounting,
+        key: String,
+        folder: SubDir,
+        on_delete: OnDelete,
+        remove_archived: bool,
+    },
+    /// Look whether a volume is there.
+    Look {
+        on: Mounting,
+        key: String,
+        folder: SubDir,
+    },
+    /// Let a volume have another size, as far as there are sizes.
+    Expand {
+        on: Mounting,
+        key: String,
+        folder: SubDir,
+        required: i64,
+    },
+    /// Measure a share.
+    Measure { on: Mounting },
+    /// Pack a volume into an archive.
+    Pack {
+        from: Mounting,
+        source: SubDir,
+        to: Mounting,
+        folder: SubDir,
+        archive: SubDir,
+        compress: bool,
+    },
+    /// Do away with a snapshot's folder.
+    Discard { on: Mounting, folder: SubDir },
+    /// Show a volume at a path of this node.
+    Publish(Publish),
+    /// Take it away from there.
+    Unpublish {
+        reach: Option<PathBuf>,
+        target: PathBuf,
+        force: bool,
+    },
+    /// Measure what is mounted at a path of this node.
+    Stats { path: PathBuf },
+}
+
+/// See [`Work::Create`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Create {
+    pub(crate) on: Mounting,
+    pub(crate) record: Record,
+    pub(crate) required: i64,
+    pub(crate) limit: i64,
+    pub(crate) permissions: Option<u32>,
+    pub(crate) content: Option<Content>,
+}
+
+/// What a new volume is filled from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Content {
+    Volume {
+        on: Mounting,
+        folder: SubDir,
+    },
+    Snapshot {
+        on: Mounting,
+        folder: SubDir,
+        source: SubDir,
+    },
+}
+
+/// See [`Work::Publish`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Publish {
+    pub(crate) on: Mounting,
+    pub(crate) folder: Option<SubDir>,
+    pub(crate) permissions: Option<u32>,
+    pub(crate) reach: Option<PathBuf>,
+    pub(crate) target: PathBuf,
+}
+
+impl Work {
+    /// The share that it is about, for messages.
+    pub(crate) fn export(&self) -> Option<&Export> {
+        match self {
+            Self::Create(create) => Some(&create.on.export),
+            Self::Publish(publish) => Some(&publish.on.export),
+            Self::Delete { on, .. }
+            | Self::Look { on, .. }
+            | Self::Expand { on, .. }
+            | Self::Measure { on }
+            | Self::Discard { on, .. } => Some(&on.export),
+            Self::Pack { from, .. } => Some(&from.export),
+            Self::Unpublish { .. } | Self::Stats { .. } => None,
+        }
+    }
+}
+
+/// What a worker says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Word {
+    /// What it is about to do: a verb for "while it was asked to …".
+    Doing(String),
+    /// It goes on: so many files are done.
+    Beat(u64),
+    /// The answer. It may go on tidying up afterwards, and says so by further beats.
+    Done(Answer),
+    /// It did not work out.
+    Failed(Failure),
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    /// Nothing to tell.
+    Done,
+    /// The volume, and whether its server limits it.
+    Volume {
+        capacity_bytes: i64,
+        quota: Option<u64>,
+    },
+    /// There is no such volume.
+    Nothing,
+    /// An archive: bytes, and seconds and nanoseconds of its cut.
+    Archive { bytes: u64, made: (i64, u32) },
+    /// Figures of a file system.
+    Usage(Figures),
+    /// The path shows a mount whose server has replaced what was there.
+    Stale,
+}
+
+/// A file system's figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    pub(crate) total: u64,
+    pub(crate) available: u64,
+    pub(crate) used: u64,
+    pub(crate) inodes: u64,
+    pub(crate) inodes_free: u64,
+}
+
+impl From<orlop_host::Usage> for Figures {
+    fn from(usage: orlop_host::Usage) -> Self {
+        Self {
+            total: usage.total_bytes,
+            available: usage.available_bytes,
+            used: usage.used_bytes,
+            inodes: usage.total_inodes,
+            inodes_free: usage.free_inodes,
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A volume's folder, as a path below its share.
+//!
+//! Pure. There is one form: names with single slashes between them. What is anything else is
+//! refused rather than mended, because the original's traps began with mended paths.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::HOUSE;
+
+/// A path below a share: at least one name, none of them special.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct SubDir(String);
+
+/// Why a text is no such path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SubDirError {
+    #[error("it is empty")]
+    Empty,
+    #[error("it has an empty name between two slashes")]
+    Gap,
+    #[error("it has the name {0:?}, which leads elsewhere")]
+    Dots(String),
+    #[error("it has a control character")]
+    Control,
+    #[error("its name {HOUSE:?} is the driver's own")]
+    House,
+    #[error("it is longer than 3000 bytes, or has a name longer than 255")]
+    Long,
+    #[error(
+        "{0} stands in it, but the request does not say what that is; start the provisioner with \
+         --extra-create-metadata"
+    )]
+    Template(&'static str),
+}
+
+impl SubDir {
+    /// Understands a path; slashes at its ends do not count.
+    pub(crate) fn parse(text: &str) -> Result<Self, SubDirError> {
+        let text = text.trim_matches('/');
+        if text.is_empty() {
+            return Err(SubDirError::Empty);
+        }
+        if text.len() > 3000 {
+            return Err(SubDirError::Long);
+        }
+        if text.chars().any(char::is_control) {
+            return Err(SubDirError::Control);
+        }
+        for name in text.split('/') {
+            match name {
+                "" => return Err(SubDirError::Gap),
+                _ if name.len() > 255 => return Err(SubDirError::Long),
+                _ => {}
+            }
+            // A server may take a backslash for a slash.
+            for part in name.split('\\') {
+                if matches!(part, "." | "..") {
+                    return Err(SubDirError::Dots(part.to_owned()));
+                }
+            }
+        }
+        match text.split('/').next() {
+            Some(HOUSE) => Err(SubDirError::House),
+            _ => Ok(Self(text.to_owned())),
+        }
+    }
+
+    /// Its text, without slashes at the ends.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        Path::new(&self.0)
+    }
+
+    /// The folder that it is in, below the share; `None` for the share itself.
+    pub(crate) fn parent(&self) -> Option<PathBuf> {
+        let (parent, _) = self.0.rsplit_once('/')?;
+        Some(PathBuf::from(parent))
+    }
+
+    /// Its last name.
+    pub(crate) fn name(&self) -> &str {
+        self.0.rsplit_once('/').map_or(&self.0, |(_, name)| name)
+    }
+
+    /// Where it goes if it is archived.
+    pub(crate) fn archived(&self) -> Self {
+        Self(format!("archived-{}", self.0))
+    }
+}
+
+impl TryFrom<String> for SubDir {
+    type Error = SubDirError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text)
+    }
+}
+
+impl std::fmt::Display for SubDir {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a request tells about claim and volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told<'a> {
+    pub(crate) claim: Option<&'a str>,
+    pub(crate) namespace: Option<&'a str>,
+    pub(crate) volume: Option<&'a str>,
+}
+
+/// Fills in a template.
+pub(crate) fn expand(template: &str, told: Told<'_>) -> Result<String, SubDirError> {
+    let mut text = template.to_owned();
+    for (word, value) in [
+        ("${pvc.metadata.name}", told.claim),
+        ("${pvc.metadata.namespace}", told.namespace),
+        ("${pv.metadata.name}", told.volume),
+    ] {
+        if text.contains(word) {
+            text = text.replace(word, value.ok_or(SubDirError::Template(word))?);
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leads_out_of_the_share_or_to_its_root_is_refused() {
+        for text in [
+            "",
+            "/",
+            "//",
+            ".",
+            "..",
+            "../x",
+            "a/..",
+            "a/../..",
+            "a/./b",
+            "a//b",
+            "..\\..",
+            "a\\..",
+            "a\0b",
+            "a\nb",
+            ".orlop-csi",
+            "/.orlop-csi/trash",
+        ] {
+            assert!(SubDir::parse(text).is_err(), "{text:?}");
+        }
+        for text in ["a", "/a/", "a/b", "..a", "a..b", ".hidden", "a b", "a\\b"] {
+            assert!(SubDir::parse(text).is_ok(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_knows_its_folder_its_name_and_its_archive() {
+        let deep = SubDir::parse("/ns/claim/").unwrap();
+        assert_eq!(deep.as_str(), "ns/claim");
+        assert_eq!(deep.parent(), Some("ns".into()));
+        assert_eq!(deep.name(), "claim");
+        assert_eq!(deep.archived().as_str(), "archived-ns/claim");
+        assert_eq!(SubDir::parse("x").unwrap().parent(), None);
+    }
+
+    #[test]
+    fn templates_are_filled_in_or_refused() {
+        let told = Told {
+            claim: Some("data"),
+            namespace: Some("ns"),
+            volume: None,
+        };
+        assert_eq!(
+            expand("${pvc.metadata.namespace}/${pvc.metadata.name}/x", told).unwrap(),
+            "ns/data/x"
+        );
+        assert_eq!(
+            expand("${pv.metadata.name}", told),
+            Err(SubDirError::Template("${pv.metadata.name}"))
+        );
+        // What a name looks like doesn't make it a template.
+        let odd = Told {
+            claim: Some("${pv.metadata.name}"),
+            ..told
+        };
+        assert!(expand("${pvc.metadata.name}", odd).is_err());
+    }
+}

@@ -1,0 +1,266 @@
+use std::os::unix::fs::MetadataExt;
+
+use super::*;
+
+#[tokio::test]
+async fn a_volume_is_made_once_and_deleted_once() {
+    let ground = Ground::new();
+    let volume = ground.create("pvc-1", &[]).await.unwrap();
+    assert_eq!(volume.volume_id, "nfs.example#share#pvc-1##");
+    assert_eq!(volume.capacity_bytes, 1 << 30);
+    assert_eq!(volume.volume_context["subdir"], "pvc-1");
+    assert_eq!(ground.create("pvc-1", &[]).await.unwrap(), volume);
+    fs::write(ground.share().join("pvc-1/file"), "x").unwrap();
+    for _ in 0..2 {
+        ground.delete(&volume.volume_id).await.unwrap();
+        assert_eq!(names(&ground.share()), Vec::<String>::new());
+    }
+    ground.assert_canaries();
+}
+
+#[tokio::test]
+async fn the_same_name_with_another_size_or_source_is_refused() {
+    let ground = Ground::new();
+    let volume = ground.create("pvc-1", &[]).await.unwrap();
+    let mut larger = wish("pvc-1");
+    larger.capacity_range = Some(proto::CapacityRange {
+        required_bytes: 2 << 30,
+        limit_bytes: 0,
+    });
+    let refused = ground
+        .controller()
+        .create_volume(Request::new(larger))
+        .await;
+    assert_eq!(refused.unwrap_err().code(), Code::AlreadyExists);
+    let source = Source::Volume(VolumeSource {
+        volume_id: volume.volume_id,
+    });
+    let refused = ground.create_from("pvc-1", &[], Some(source)).await;
+    assert_eq!(refused.unwrap_err().code(), Code::AlreadyExists);
+}
+
+#[tokio::test]
+async fn a_folder_of_the_originals_making_is_taken_as_it_is() {
+    let ground = Ground::new();
+    fs::create_dir(ground.share().join("pvc-1")).unwrap();
+    fs::write(ground.share().join("pvc-1/file"), "x").unwrap();
+    ground.create("pvc-1", &[]).await.unwrap();
+    assert!(ground.share().join("pvc-1/file").exists());
+    ground.delete("nfs.example/share/pvc-1").await.unwrap();
+    assert_eq!(names(&ground.share()), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn deleting_the_last_volume_of_a_namespace_leaves_what_others_have_there() {
+    let ground = Ground::new();
+    let class = [(
+        "subDir",
+        "foo/${pvc.metadata.namespace}/${pvc.metadata.name}",
+    )];
+    let of = |namespace: &'static str, claim: &'static str| {
+        let mut more = class.to_vec();
+        more.push(("csi.storage.k8s.io/pvc/namespace", namespace));
+        more.push(("csi.storage.k8s.io/pvc/name", claim));
+        more
+    };
+    let one = ground.create("pvc-1", &of("ns-1", "a")).await.unwrap();
+    let two = ground.create("pvc-2", &of("ns-2", "b")).await.unwrap();
+    assert_eq!(one.volume_id, "nfs.example#share#foo/ns-1/a#pvc-1#");
+    fs::write(ground.share().join("foo/ns-2/b/file"), "x").unwrap();
+    ground.delete(&one.volume_id).await.unwrap();
+    assert_eq!(names(&ground.share().join("foo")), ["ns-2"]);
+    fs::write(ground.share().join("foo/ns-2/not-ours"), "x").unwrap();
+    ground.delete(&two.volume_id).await.unwrap();
+    assert_eq!(names(&ground.share().join("foo/ns-2")), ["not-ours"]);
+}
+
+#[tokio::test]
+async fn a_folder_that_two_volumes_share_goes_with_the_last() {
+    let ground = Ground::new();
+    let one = ground.create("pvc-1", &[("subDir", "both")]).await.unwrap();
+    let two = ground.create("pvc-2", &[("subDir", "both")]).await.unwrap();
+    fs::write(ground.share().join("both/file"), "x").unwrap();
+    ground.delete(&one.volume_id).await.unwrap();
+    assert!(ground.share().join("both/file").exists());
+    ground.delete(&two.volume_id).await.unwrap();
+    assert_eq!(names(&ground.share()), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_is_retained_stays_and_what_is_archived_replaces_nothing() {
+    let ground = Ground::new();
+    let kept = ground
+        .create("pvc-1", &[("onDelete", "retain")])
+        .await
+        .unwrap();
+    assert_eq!(kept.volume_id, "nfs.example#share#pvc-1##retain");
+    ground.delete(&kept.volume_id).await.unwrap();
+    assert_eq!(names(&ground.share()), ["pvc-1"]);
+    for round in ["first", "second"] {
+        let more = [("onDelete", "archive"), ("subDir", "deep/er")];
+        let volume = ground.create(&format!("pvc-{round}"), &more).await.unwrap();
+        fs::write(ground.share().join("deep/er/file"), round).unwrap();
+        for _ in 0..2 {
+            ground.delete(&volume.volume_id).await.unwrap();
+        }
+    }
+    let archived = ground.share().join("archived-deep");
+    assert_eq!(names(&archived), ["er", "er-1"]);
+    assert_eq!(
+        fs::read_to_string(archived.join("er/file")).unwrap(),
+        "first"
+    );
+    assert_eq!(
+        fs::read_to_string(archived.join("er-1/file")).unwrap(),
+        "second"
+    );
+}
+
+#[tokio::test]
+async fn an_older_archive_makes_way_if_it_is_told_to() {
+    let ground = Ground::with(|config| {
+        config.remove_archived = true;
+        config.on_delete = OnDelete::Archive;
+    });
+    for round in ["first", "second"] {
+        let volume = ground.create("pvc-1", &[]).await.unwrap();
+        assert_eq!(volume.volume_id, "nfs.example#share#pvc-1##archive");
+        fs::write(ground.share().join("pvc-1/file"), round).unwrap();
+        ground.delete(&volume.volume_id).await.unwrap();
+    }
+    assert_eq!(names(&ground.share()), ["archived-pvc-1"]);
+    let file = ground.share().join("archived-pvc-1/file");
+    assert_eq!(fs::read_to_string(file).unwrap(), "second");
+}
+
+#[tokio::test]
+async fn a_clone_and_a_restored_snapshot_have_what_the_volume_had() {
+    let ground = Ground::new();
+    let volume = ground
+        .create("pvc-1", &[("mountPermissions", "0775")])
+        .await
+        .unwrap();
+    let folder = ground.share().join("pvc-1");
+    assert_eq!(folder.metadata().unwrap().mode() & 0o7777, 0o775);
+    fs::create_dir(folder.join("sub")).unwrap();
+    fs::write(folder.join("sub/file"), "hello").unwrap();
+    fs::hard_link(folder.join("sub/file"), folder.join("twin")).unwrap();
+    std::os::unix::fs::symlink("/etc", folder.join("link")).unwrap();
+    let snapshot = ground
+        .snapshot("snapshot-1", &volume.volume_id)
+        .await
+        .unwrap();
+    assert_eq!(
+        snapshot.snapshot_id,
+        "nfs.example#share#snapshot-1#snapshot-1#pvc-1"
+    );
+    assert!(snapshot.ready_to_use && snapshot.size_bytes > 0);
+    assert!(ground.share().join("snapshot-1/pvc-1.tar.gz").is_file());
+    assert_eq!(
+        ground
+            .snapshot("snapshot-1", &volume.volume_id)
+            .await
+            .unwrap(),
+        snapshot
+    );
+    fs::write(folder.join("sub/file"), "changed").unwrap();
+    let clone = Source::Volume(VolumeSource {
+        volume_id: volume.volume_id.clone(),
+    });
+    let restored = Source::Snapshot(SnapshotSource {
+        snapshot_id: snapshot.snapshot_id.clone(),
+    });
+    for (name, source, text) in [("pvc-2", clone, "changed"), ("pvc-3", restored, "hello")] {
+        for _ in 0..2 {
+            ground
+                .create_from(name, &[], Some(source.clone()))
+                .await
+                .unwrap();
+        }
+        let copy = ground.share().join(name);
+        assert_eq!(fs::read_to_string(copy.join("sub/file")).unwrap(), text);
+        assert_eq!(fs::read_to_string(copy.join("twin")).unwrap(), text);
+        assert_eq!(fs::read_link(copy.join("link")).unwrap(), Path::new("/etc"));
+        assert_eq!(copy.metadata().unwrap().mode() & 0o7777, 0o775);
+    }
+    let other = ground.create("pvc-4", &[]).await.unwrap();
+    let refused = ground
+        .snapshot("snapshot-1", &other.volume_id)
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), Code::AlreadyExists);
+    for _ in 0..2 {
+        let request = proto::DeleteSnapshotRequest {
+            snapshot_id: snapshot.snapshot_id.clone(),
+            ..Default::default()
+        };
+        ground
+            .controller()
+            .delete_snapshot(Request::new(request))
+            .await
+            .unwrap();
+        assert!(!ground.share().join("snapshot-1").exists());
+    }
+}
+
+#[tokio::test]
+async fn a_missing_source_is_not_found_and_leaves_nothing() {
+    let ground = Ground::new();
+    let gone = "nfs.example#share#gone#gone#pvc-9";
+    for source in [
+        Source::Volume(VolumeSource {
+            volume_id: "nfs.example#share#pvc-9##".into(),
+        }),
+        Source::Snapshot(SnapshotSource {
+            snapshot_id: gone.into(),
+        }),
+    ] {
+        let refused = ground
+            .create_from("pvc-1", &[], Some(source))
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code(), Code::NotFound, "{refused}");
+    }
+    assert_eq!(names(&ground.share()), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn deletion_that_was_cut_short_is_finished_by_the_next() {
+    let ground = Ground::new();
+    let left = ground.share().join(HOUSE).join("trash/1-2-0");
+    fs::create_dir_all(left.join("deep")).unwrap();
+    fs::write(left.join("deep/file"), "x").unwrap();
+    let volume = ground.create("pvc-1", &[]).await.unwrap();
+    ground.delete(&volume.volume_id).await.unwrap();
+    let begin = std::time::Instant::now();
+    while left.exists() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(30),
+            "it is still there"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_expanded_volume_says_so_when_it_is_made_again() {
+    let ground = Ground::new();
+    let volume = ground.create("pvc-1", &[]).await.unwrap();
+    let request = proto::ControllerExpandVolumeRequest {
+        volume_id: volume.volume_id.clone(),
+        capacity_range: Some(proto::CapacityRange {
+            required_bytes: 3 << 30,
+            limit_bytes: 0,
+        }),
+        ..Default::default()
+    };
+    let grown = ground
+        .controller()
+        .controller_expand_volume(Request::new(request))
+        .await;
+    assert_eq!(grown.unwrap().into_inner().capacity_bytes, 3 << 30);
+    assert_eq!(
+        ground.create("pvc-1", &[]).await.unwrap().capacity_bytes,
+        3 << 30
+    );
+}

@@ -1,0 +1,137 @@
+//! What a worker does: one order, from its mount to its answer.
+//!
+//! Runs in a process of its own, so everything here may wait for a server. Nothing is decided here
+//! that depends on more than the share itself.
+
+use std::cell::Cell;
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use super::order::{Answer, Order, Word, Work};
+
+mod archive;
+mod copy;
+mod create;
+mod delete;
+mod house;
+mod look;
+mod pack;
+mod publish;
+mod remove;
+mod share;
+mod stats;
+mod unpublish;
+
+use share::Ground;
+
+/// A worker process: reads its order, carries it out, and ends when the driver does.
+#[must_use]
+pub fn worker_main() -> ExitCode {
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line);
+    let order: Order = match read.map(|_| serde_json::from_str(&line)) {
+        Ok(Ok(order)) => order,
+        Ok(Err(error)) => {
+            eprintln!("no order: {error}");
+            return ExitCode::FAILURE;
+        }
+        Err(error) => {
+            eprintln!("no order: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    std::thread::spawn(|| {
+        let mut rest = String::new();
+        let _ = std::io::stdin().lock().read_line(&mut rest);
+        // The driver is gone: nobody will hear the answer, and another one may begin anew.
+        std::process::exit(1);
+    });
+    carry_out(&order, &|word| {
+        if let Ok(mut line) = serde_json::to_vec(&word) {
+            line.push(b'\n');
+            let mut out = std::io::stdout().lock();
+            let _ = out.write_all(&line).and_then(|()| out.flush());
+        }
+    });
+    ExitCode::SUCCESS
+}
+
+/// Carries an order out and tells of it.
+pub(super) fn carry_out(order: &Order, tell: &dyn Fn(Word)) {
+    let pulse = Pulse::new(tell);
+    let ground = match Ground::new(order, &pulse) {
+        Ok(ground) => ground,
+        Err(failure) => return tell(Word::Failed(failure)),
+    };
+    let outcome = match &order.work {
+        Work::Create(order) => create::create(&ground, order),
+        Work::Delete { .. } => delete::delete(&ground, &order.work),
+        Work::Look { on, key, folder } => look::look(&ground, on, key, folder),
+        Work::Expand { .. } => look::expand(&ground, &order.work),
+        Work::Measure { on } => look::measure(&ground, on),
+        Work::Pack { .. } => pack::pack(&ground, &order.work),
+        Work::Discard { on, folder } => delete::discard(&ground, on, folder),
+        Work::Publish(order) => publish::publish(&ground, order),
+        Work::Unpublish {
+            reach,
+            target,
+            force,
+        } => unpublish::unpublish(reach.as_deref(), target, *force).map(|()| Answer::Done),
+        Work::Stats { path } => stats::stats(path),
+    };
+    match outcome {
+        Ok(answer) => tell(Word::Done(answer)),
+        Err(failure) => return tell(Word::Failed(failure)),
+    }
+    if let Work::Delete { on, .. } | Work::Discard { on, .. } = &order.work {
+        // What was deleted in this call and in earlier ones that were cut short.
+        delete::sweep(&ground, on);
+    }
+}
+
+/// Tells that the work goes on, though not more often than anybody wants to hear.
+struct Pulse<'a> {
+    tell: &'a dyn Fn(Word),
+    files: Cell<u64>,
+    told: Cell<Option<Instant>>,
+}
+
+impl<'a> Pulse<'a> {
+    const PAUSE: Duration = Duration::from_millis(200);
+
+    fn new(tell: &'a dyn Fn(Word)) -> Self {
+        Self {
+            tell,
+            files: Cell::new(0),
+            told: Cell::new(None),
+        }
+    }
+
+    fn doing(&self, what: impl Into<String>) {
+        (self.tell)(Word::Doing(what.into()));
+    }
+
+    /// The server has answered.
+    fn reached(&self) {
+        (self.tell)(Word::Beat(self.files.get()));
+    }
+
+    /// One more file.
+    fn file(&self) {
+        self.files.set(self.files.get() + 1);
+        self.beat();
+    }
+
+    /// A bit more of one.
+    fn beat(&self) {
+        if self
+            .told
+            .get()
+            .is_none_or(|told| told.elapsed() >= Self::PAUSE)
+        {
+            self.told.set(Some(Instant::now()));
+            (self.tell)(Word::Beat(self.files.get()));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The driver's own folder in a share.
+//!
+//! ```text
+//! .orlop-csi/volumes/<folder>/<name>.json   who uses a folder
+//!            making/<name>                  what is not whole yet
+//!            trash/<number>                 what is being deleted
+//! ```
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use orlop_host::Folder;
+
+use super::share::Share;
+use crate::nfs::HOUSE;
+use crate::nfs::failure::Failure;
+use crate::nfs::record::{Record, digest};
+use crate::nfs::sub_dir::SubDir;
+
+/// No record of ours is longer.
+const LONGEST: u64 = 64 << 10;
+
+/// The folder, held.
+pub(super) struct House(Folder);
+
+impl House {
+    /// Makes it where it is missing.
+    pub(super) fn make(share: &Share) -> Result<Self, Failure> {
+        let failed = share.failed("make the driver's own folder");
+        share.root.make(HOUSE, 0o700).map(Self).map_err(failed)
+    }
+
+    /// Where half-made things are.
+    pub(super) fn making(&self) -> io::Result<Folder> {
+        self.0.make("making", 0o700)
+    }
+
+    /// Where things go to be deleted.
+    pub(super) fn trash(&self) -> io::Result<Folder> {
+        self.0.make("trash", 0o700)
+    }
+
+    fn users(&self, folder: &SubDir) -> io::Result<Option<Folder>> {
+        found(self.0.enter(format!("volumes/{}", digest(folder.as_str()))))
+    }
+
+    /// What is written down about a volume.
+    pub(super) fn record(&self, folder: &SubDir, key: &str) -> io::Result<Option<Record>> {
+        let Some(users) = self.users(folder)? else {
+            return Ok(None);
+        };
+        let Some(file) = found(users.read(file_name(key)))? else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        file.take(LONGEST).read_to_end(&mut bytes)?;
+        // One that was cut short by the server's crash is as good as none: the volume's folder is
+        // what counts.
+        Ok(serde_json::from_slice(&bytes).ok())
+    }
+
+    /// Writes a volume's record, all of it or nothing.
+    pub(super) fn write(&self, record: &Record) -> io::Result<()> {
+        let users = format!("volumes/{}", digest(record.folder.as_str()));
+        let users = self.0.make(users, 0o700)?;
+        let making = self.making()?;
+        let name = file_name(&record.key);
+        making.remove_file(&name)?;
+        let mut file = making.create(&name, 0o600)?;
+        file.write_all(&serde_json::to_vec(record)?)?;
+        file.sync_all()?;
+        making.rename(&name, &users, &name)
+    }
+
+    /// Forgets a volume. `true` if no other one uses its folder.
+    pub(super) fn forget(&self, folder: &SubDir, key: &str) -> io::Result<bool> {
+        let Some(users) = self.users(folder)? else {
+            return Ok(true);
+        };
+        users.remove_file(file_name(key))?;
+        if !users.names()?.is_empty() {
+            return Ok(false);
+        }
+        let volumes = self.0.enter("volumes")?;
+        match volumes.remove_empty(digest(folder.as_str())) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves something to the trash; `false` if it is not there.
+    pub(super) fn throw_away(&self, from: &Folder, name: &str) -> io::Result<bool> {
+        let trash = self.trash()?;
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        for attempt in 0..100_u32 {
+            let place = format!("{}-{}-{attempt}", now.as_nanos(), std::process::id());
+            // A rename would replace an empty folder.
+            if trash.look(&place)?.is_some() {
+                continue;
+            }
+            match from.rename(name, &trash, &place) {
+                Ok(()) => return Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::other("the trash has no free name"))
+    }
+}
+
+fn file_name(key: &str) -> OsString {
+    format!("{}.json", digest(key)).into()
+}
+
+/// What is missing is no error.
+pub(super) fn found<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
+    match outcome {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes away empty folders, from this one up to the share.
+pub(super) fn remove_empty_parents(share: &Share, folder: &SubDir) -> io::Result<()> {
+    let mut next = folder.parent();
+    while let Some(path) = next {
+        let parent = path.parent().filter(|path| !path.as_os_str().is_empty());
+        let Some(name) = path.file_name() else { break };
+        let held = match parent {
+            None => share.root.again()?,
+            Some(parent) => match found(share.root.enter(parent))? {
+                Some(held) => held,
+                None => break,
+            },
+        };
+        match held.remove_empty(name) {
+            Ok(_) => {}
+            // Others live there, or somebody holds it: it is not ours to remove.
+            Err(_) => break,
+        }
+        next = parent.map(std::path::Path::to_path_buf);
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! A share, mounted where nobody else sees it.
+//!
+//! By the kernel's mount API, not by mount.nfs: the error number says what is wrong, the mount is
+//! made where a descriptor says, and an image of the driver needs no other program. What mount.nfs
+//! does besides is done here: the name is resolved, and the version agreed upon.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::time::Duration;
+
+use orlop_host::mount::{self, FsOption, NewMount};
+use orlop_host::mount_space::{self, MountSpace};
+use orlop_host::{Folder, Restrictions};
+use tonic::Code;
+
+use super::Pulse;
+use crate::nfs::diagnosis;
+use crate::nfs::export::Export;
+use crate::nfs::failure::Failure;
+use crate::nfs::order::{Mounting, Order, Work};
+
+/// How long a server may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(8);
+const PORT: u16 = 2049;
+
+/// Where the work happens.
+pub(super) struct Ground<'a> {
+    order: &'a Order,
+    pub(super) pulse: &'a Pulse<'a>,
+    /// The mounts of the node, if we have left them.
+    home: Option<MountSpace>,
+}
+
+/// A share that can be worked on.
+pub(super) struct Share {
+    pub(super) export: Export,
+    pub(super) root: Folder,
+}
+
+impl Share {
+    /// Says at what the work failed.
+    pub(super) fn failed(&self, doing: &str) -> impl Fn(io::Error) -> Failure + use<> {
+        let (export, doing) = (self.export.clone(), doing.to_owned());
+        move |error| diagnosis::work(&export, &doing, &error)
+    }
+}
+
+impl<'a> Ground<'a> {
+    /// Leaves the node's mounts, for work that mounts.
+    pub(super) fn new(order: &'a Order, pulse: &'a Pulse<'a>) -> Result<Self, Failure> {
+        let on_the_node = matches!(order.work, Work::Unpublish { .. } | Work::Stats { .. });
+        let home = match on_the_node || order.stand_in.is_some() {
+            true => None,
+            false => Some(leave().map_err(|error| {
+                let told = format!("a worker could not have mounts of its own: {error}");
+                Failure::new(Code::Internal, told)
+            })?),
+        };
+        Ok(Self { order, pulse, home })
+    }
+
+    /// Goes back to the node's mounts; what was mounted meanwhile stays reachable by descriptor.
+    pub(super) fn go_home(&self) -> io::Result<()> {
+        self.home.as_ref().map_or(Ok(()), MountSpace::enter)
+    }
+
+    /// Mounts a share.
+    pub(super) fn open(&self, on: &Mounting) -> Result<Share, Failure> {
+        let root = match &self.order.stand_in {
+            None => self.mount(on)?,
+            Some(folder) => {
+                let path = folder.join(&on.export.server).join(&on.export.share);
+                Folder::open(&path).map_err(|error| diagnosis::work(&on.export, "look", &error))?
+            }
+        };
+        self.pulse.reached();
+        Ok(Share {
+            export: on.export.clone(),
+            root,
+        })
+    }
+
+    fn mount(&self, on: &Mounting) -> Result<Folder, Failure> {
+        let Mounting { export, plan } = on;
+        self.pulse.doing("be found by its name");
+        let port = plan.value("port").and_then(|port| port.parse().ok());
+        let port: u16 = port.unwrap_or(PORT);
+        let addresses = (export.server.as_str(), port).to_socket_addrs();
+        let addresses: Vec<SocketAddr> = match addresses {
+            Ok(addresses) => addresses.collect(),
+            Err(error) => {
+                let told = format!(
+                    "the name of NFS server {} is not known here: {error}; check server, and this \
+                     node's DNS (share {export})",
+                    export.server
+                );
+                return Err(Failure::new(Code::Unavailable, told));
+            }
+        };
+        let mut failure = Failure::new(
+            Code::Unavailable,
+            format!(
+                "the name of NFS server {} has no address (share {export})",
+                export.server
+            ),
+        );
+        for address in addresses {
+            match self.mount_from(on, address) {
+                Ok(root) => return Ok(root),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    fn mount_from(&self, on: &Mounting, address: SocketAddr) -> Result<Folder, Failure> {
+        let Mounting { export, plan } = on;
+        let streams = !matches!(plan.value("proto"), Some("udp" | "udp6" | "rdma" | "rdma6"));
+        if streams {
+            self.pulse
+                .doing(format!("accept a connection from this node at {address}"));
+            // The kernel's client would try for minutes, and not say why.
+            TcpStream::connect_timeout(&address, CONNECT)
+                .map_err(|error| diagnosis::unreachable(export, address.port(), &error))?;
+        }
+        let versions = plan.versions();
+        let last = versions.len().saturating_sub(1);
+        for (index, version) in versions.iter().enumerate() {
+            self.pulse
+                .doing(format!("mount {} by version {version}", export.path()));
+            let text = |key: &str, value: String| FsOption {
+                key: key.to_owned(),
+                value: Some(value),
+            };
+            let mut options = vec![
+                text("addr", address.ip().to_string()),
+                text("vers", (*version).to_owned()),
+            ];
+            options.extend(plan.options());
+            let source = export.source();
+            let new = NewMount {
+                fs_type: "nfs",
+                source: Path::new(&source),
+                restrictions: Restrictions::default(),
+                options: &options,
+            };
+            let place = |error: io::Error| {
+                let folder = self.order.working_dir.display();
+                let told = format!("the working folder {folder} cannot be used: {error}");
+                Failure::new(Code::Internal, told)
+            };
+            let point = Folder::open(&self.order.working_dir).map_err(place)?;
+            match mount::mount(&new, &point) {
+                Ok(()) => {
+                    let root = Folder::open(&self.order.working_dir);
+                    return root.map_err(|error| diagnosis::work(export, "look", &error));
+                }
+                Err(error) if diagnosis::is_version(&error) && index < last => {}
+                Err(error) => return Err(diagnosis::mount(export, version, &error)),
+            }
+        }
+        Err(Failure::new(Code::Internal, "there is no version to try"))
+    }
+}
+
+fn leave() -> io::Result<MountSpace> {
+    let home = MountSpace::current()?;
+    mount_space::leave()?;
+    Ok(home)
+}

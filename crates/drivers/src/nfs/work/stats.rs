@@ -1,0 +1,26 @@
+//! Measuring what a path of this node shows.
+
+use std::io;
+use std::path::Path;
+
+use orlop_host::Folder;
+use tonic::Code;
+
+use crate::nfs::failure::Failure;
+use crate::nfs::order::Answer;
+
+pub(super) fn stats(path: &Path) -> Result<Answer, Failure> {
+    let measured = Folder::open(path).and_then(|folder| {
+        folder.itself()?;
+        folder.usage()
+    });
+    match measured {
+        Ok(usage) => Ok(Answer::Usage(usage.into())),
+        Err(error) if error.kind() == io::ErrorKind::StaleNetworkFileHandle => Ok(Answer::Stale),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Answer::Nothing),
+        Err(error) => Err(Failure::new(
+            Code::Internal,
+            format!("could not measure {}: {error}", path.display()),
+        )),
+    }
+}

@@ -1,0 +1,375 @@
+//! A folder that is held, and work on what is below it by descriptor.
+//!
+//! For trees that others write to as well: no link is followed, nothing is reached on another mount
+//! and nothing above. Every operation names one entry of a held folder; deeper paths are walked by
+//! the kernel in one go and checked by it on the way.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, Uid,
+};
+use rustix::io::Errno;
+
+use crate::filesystem::{self, Usage};
+
+const INSIDE: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS);
+const SAME_MOUNT: ResolveFlags = INSIDE.union(ResolveFlags::NO_XDEV);
+const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// A directory that is held open.
+#[derive(Debug)]
+pub struct Folder(OwnedFd);
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A directory.
+    Folder,
+    /// A regular file.
+    File,
+    /// A symbolic link.
+    Link,
+    /// A named pipe.
+    Pipe,
+    /// A device or a socket.
+    Other,
+}
+
+/// An entry of a folder, as it was when looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is.
+    pub kind: EntryKind,
+    /// Permissions and the three special bits.
+    pub mode: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Bytes of a file.
+    pub size: u64,
+    /// Last change of the content: seconds and nanoseconds.
+    pub modified: (i64, u32),
+    /// How many names it has.
+    pub names: u64,
+    /// Its number on its file system.
+    pub inode: u64,
+}
+
+impl Folder {
+    /// Holds a directory; links in the path are followed.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
+    }
+
+    /// A directory below, on the same mount and without a link on the way.
+    pub fn enter(&self, below: impl AsRef<Path>) -> io::Result<Self> {
+        self.walk(below.as_ref(), SAME_MOUNT)
+    }
+
+    /// A directory below, without a link on the way, though it may be on another mount.
+    pub fn enter_across_mounts(&self, below: impl AsRef<Path>) -> io::Result<Self> {
+        self.walk(below.as_ref(), INSIDE)
+    }
+
+    fn walk(&self, below: &Path, resolve: ResolveFlags) -> io::Result<Self> {
+        plain(below)?;
+        Ok(Self(openat2(self.as_fd(), below, DIRECTORY, resolve)?))
+    }
+
+    /// The same directory once more.
+    pub fn again(&self) -> io::Result<Self> {
+        Ok(Self(self.0.try_clone()?))
+    }
+
+    /// Makes a directory below and those on the way, where they are missing, and holds it.
+    pub fn make(&self, below: impl AsRef<Path>, mode: u32) -> io::Result<Self> {
+        let below = below.as_ref();
+        plain(below)?;
+        let mut at = self.again()?;
+        for part in below.components() {
+            match rustix::fs::mkdirat(&at.0, part.as_os_str(), Mode::from_raw_mode(mode)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            at = at.enter(part)?;
+        }
+        Ok(at)
+    }
+
+    /// The names in it, all read at once.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.0)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    /// What has this name; a link is looked at, not followed.
+    pub fn look(&self, name: impl AsRef<OsStr>) -> io::Result<Option<Entry>> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        match rustix::fs::statat(&self.0, single(name.as_ref())?, flags) {
+            Ok(stat) => Ok(Some(entry(&stat))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The folder itself.
+    pub fn itself(&self) -> io::Result<Entry> {
+        Ok(entry(&rustix::fs::fstat(&self.0)?))
+    }
+
+    /// Opens a regular file for reading. Never waits for the other end of a pipe.
+    pub fn read(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        self.file(name.as_ref(), flags, 0)
+    }
+
+    /// Makes a regular file that is not there yet.
+    pub fn create(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        self.file(name.as_ref(), flags | OFlags::CLOEXEC, mode)
+    }
+
+    fn file(&self, name: &OsStr, flags: OFlags, mode: u32) -> io::Result<File> {
+        let name = single(name)?;
+        let mode = Mode::from_raw_mode(mode);
+        let file = rustix::fs::openat2(&self.0, name, flags, mode, SAME_MOUNT)?;
+        Ok(File::from(file))
+    }
+
+    /// Where a link points to.
+    pub fn read_link(&self, name: impl AsRef<OsStr>) -> io::Result<OsString> {
+        let target = rustix::fs::readlinkat(&self.0, single(name.as_ref())?, Vec::new())?;
+        Ok(OsStr::from_bytes(target.as_bytes()).to_owned())
+    }
+
+    /// Makes a symbolic link.
+    pub fn make_link(&self, name: impl AsRef<OsStr>, target: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::symlinkat(
+            target,
+            &self.0,
+            single(name.as_ref())?,
+        )?)
+    }
+
+    /// Makes a named pipe.
+    pub fn make_pipe(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<()> {
+        let (name, mode) = (single(name.as_ref())?, Mode::from_raw_mode(mode));
+        Ok(rustix::fs::mknodat(&self.0, name, FileType::Fifo, mode, 0)?)
+    }
+
+    /// Gives a file of `from` a second name here.
+    pub fn add_name(
+        &self,
+        name: impl AsRef<OsStr>,
+        from: &Folder,
+        old: impl AsRef<OsStr>,
+    ) -> io::Result<()> {
+        let (name, old) = (single(name.as_ref())?, single(old.as_ref())?);
+        Ok(rustix::fs::linkat(
+            &from.0,
+            old,
+            &self.0,
+            name,
+            AtFlags::empty(),
+        )?)
+    }
+
+    /// Moves an entry to another folder of the same file system.
+    pub fn rename(
+        &self,
+        name: impl AsRef<OsStr>,
+        to: &Folder,
+        new: impl AsRef<OsStr>,
+    ) -> io::Result<()> {
+        let (name, new) = (single(name.as_ref())?, single(new.as_ref())?);
+        Ok(rustix::fs::renameat(&self.0, name, &to.0, new)?)
+    }
+
+    /// Removes anything that is no directory; `false` if nothing has this name.
+    pub fn remove_file(&self, name: impl AsRef<OsStr>) -> io::Result<bool> {
+        gone(rustix::fs::unlinkat(
+            &self.0,
+            single(name.as_ref())?,
+            AtFlags::empty(),
+        ))
+    }
+
+    /// Removes an empty directory; `false` if nothing has this name.
+    pub fn remove_empty(&self, name: impl AsRef<OsStr>) -> io::Result<bool> {
+        gone(rustix::fs::unlinkat(
+            &self.0,
+            single(name.as_ref())?,
+            AtFlags::REMOVEDIR,
+        ))
+    }
+
+    /// Sets the folder's own permissions.
+    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
+        Ok(rustix::fs::fchmod(&self.0, Mode::from_raw_mode(mode))?)
+    }
+
+    /// Gives an entry, not what it points to, to an owner and a group.
+    pub fn set_owner(&self, name: impl AsRef<OsStr>, uid: u32, gid: u32) -> io::Result<()> {
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        let name = single(name.as_ref())?;
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        Ok(rustix::fs::chownat(
+            &self.0,
+            name,
+            Some(uid),
+            Some(gid),
+            flags,
+        )?)
+    }
+
+    /// Gives the folder itself to an owner and a group.
+    pub fn set_own_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        Ok(rustix::fs::fchown(&self.0, Some(uid), Some(gid))?)
+    }
+
+    /// Sets when an entry was changed last.
+    pub fn set_modified(&self, name: impl AsRef<OsStr>, at: (i64, u32)) -> io::Result<()> {
+        let name = single(name.as_ref())?;
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        Ok(rustix::fs::utimensat(&self.0, name, &times(at), flags)?)
+    }
+
+    /// Sets when the folder itself was changed last.
+    pub fn set_own_modified(&self, at: (i64, u32)) -> io::Result<()> {
+        Ok(rustix::fs::futimens(&self.0, &times(at))?)
+    }
+
+    /// Measures the file system that it is on.
+    pub fn usage(&self) -> io::Result<Usage> {
+        filesystem::usage_of(&self.0)
+    }
+}
+
+/// Gives an open file its owner, permissions and time.
+pub fn dress(file: &File, entry: &Entry) -> io::Result<()> {
+    let (uid, gid) = (Uid::from_raw(entry.uid), Gid::from_raw(entry.gid));
+    rustix::fs::fchown(file, Some(uid), Some(gid))?;
+    // After the owner: changing that drops the special bits.
+    rustix::fs::fchmod(file, Mode::from_raw_mode(entry.mode))?;
+    rustix::fs::futimens(file, &times(entry.modified))?;
+    Ok(())
+}
+
+/// Copies up to `most` bytes from where both files are; 0 at the end. The file system, or its
+/// server, copies by itself where it can.
+pub fn copy_some(from: &File, to: &File, most: usize) -> io::Result<usize> {
+    Ok(rustix::fs::copy_file_range(from, None, to, None, most)?)
+}
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn times((seconds, nanoseconds): (i64, u32)) -> Timestamps {
+    let at = Timespec {
+        tv_sec: seconds,
+        tv_nsec: i64::from(nanoseconds),
+    };
+    Timestamps {
+        last_access: at,
+        last_modification: at,
+    }
+}
+
+fn entry(stat: &rustix::fs::Stat) -> Entry {
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => EntryKind::Folder,
+        FileType::RegularFile => EntryKind::File,
+        FileType::Symlink => EntryKind::Link,
+        FileType::Fifo => EntryKind::Pipe,
+        _ => EntryKind::Other,
+    };
+    Entry {
+        kind,
+        mode: stat.st_mode & 0o7777,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        size: u64::try_from(stat.st_size).unwrap_or_default(),
+        modified: (
+            stat.st_mtime,
+            u32::try_from(stat.st_mtime_nsec).unwrap_or_default(),
+        ),
+        names: stat.st_nlink,
+        inode: stat.st_ino,
+    }
+}
+
+fn gone(outcome: Result<(), Errno>) -> io::Result<bool> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// One component, so that no operation reaches further than its folder.
+fn single(name: &OsStr) -> io::Result<&OsStr> {
+    if crate::place::is_plain_name(name) {
+        Ok(name)
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not the name of an entry",
+        ))
+    }
+}
+
+fn plain(path: &Path) -> io::Result<()> {
+    let mut parts = path.components().peekable();
+    let named = parts.peek().is_some();
+    if named && parts.all(|part| matches!(part, Component::Normal(_))) {
+        Ok(())
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a path below a folder",
+        ))
+    }
+}
+
+/// `openat2`, repeated while the kernel says that a rename raced with it.
+fn openat2(
+    folder: BorrowedFd<'_>,
+    path: &Path,
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> rustix::io::Result<OwnedFd> {
+    for _ in 0..128 {
+        match rustix::fs::openat2(folder, path, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN) => {}
+            other => return other,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+#[test]
+fn nothing_above_and_no_link_is_reached() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("share/a/b")).unwrap();
+    std::fs::create_dir_all(dir.path().join("canary")).unwrap();
+    symlink("../canary", dir.path().join("share/out")).unwrap();
+    symlink("a", dir.path().join("share/in")).unwrap();
+    let share = Folder::open(&dir.path().join("share")).unwrap();
+    share.enter("a/b").unwrap();
+    for path in [
+        "",
+        ".",
+        "..",
+        "../canary",
+        "/etc",
+        "out",
+        "in",
+        "in/b",
+        "a/../..",
+    ] {
+        assert!(share.enter(path).is_err(), "{path:?} was entered");
+        assert!(share.make(path, 0o755).is_err(), "{path:?} was made");
+    }
+    assert!(share.make("out/x", 0o755).is_err());
+    for name in ["", ".", "..", "a/b", "../canary"] {
+        assert!(share.look(name).is_err(), "{name:?}");
+        assert!(share.remove_empty(name).is_err(), "{name:?}");
+    }
+    assert!(
+        std::fs::read_dir(dir.path().join("canary"))
+            .unwrap()
+            .next()
+            .is_none()
+    );
+}
+
+#[test]
+fn a_link_is_looked_at_and_never_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    symlink("/etc/passwd", dir.path().join("link")).unwrap();
+    let folder = Folder::open(dir.path()).unwrap();
+    assert_eq!(folder.look("link").unwrap().unwrap().kind, EntryKind::Link);
+    assert_eq!(folder.read_link("link").unwrap(), "/etc/passwd");
+    assert!(folder.read("link").is_err());
+    assert!(folder.create("link", 0o600).is_err());
+    assert!(folder.remove_file("link").unwrap());
+    assert!(!folder.remove_file("link").unwrap());
+}
+
+#[test]
+fn a_copy_has_the_bytes_and_the_clothes() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = Folder::open(dir.path()).unwrap();
+    folder
+        .create("a", 0o600)
+        .unwrap()
+        .write_all(b"hello")
+        .unwrap();
+    folder.set_modified("a", (1_000_000, 5)).unwrap();
+    let before = folder.look("a").unwrap().unwrap();
+    let copy = folder.create("b", 0o600).unwrap();
+    assert_eq!(
+        copy_some(&folder.read("a").unwrap(), &copy, 1 << 20).unwrap(),
+        5
+    );
+    dress(
+        &copy,
+        &Entry {
+            mode: 0o640,
+            ..before
+        },
+    )
+    .unwrap();
+    let after = folder.look("b").unwrap().unwrap();
+    assert_eq!((after.mode, after.modified), (0o640, (1_000_000, 5)));
+    let mut text = String::new();
+    folder.read("b").unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "hello");
+}

@@ -1,0 +1,170 @@
+//! A volume's life on each server, by each version.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use orlop_csi::proto::volume_content_source::{SnapshotSource, Type, VolumeSource};
+
+use crate::client::{Driver, On, nfs_mounts};
+use crate::{in_guest, server};
+
+async fn live(driver: &Driver, name: &str, on: On<'_>, shown: &str) {
+    let target = driver.folder.path().join("target");
+    let volume = driver.create(name, &on).await.unwrap();
+    assert_eq!(driver.create(name, &on).await.unwrap(), volume);
+    assert_eq!(
+        nfs_mounts(),
+        Vec::<String>::new(),
+        "the controller left a mount"
+    );
+    for _ in 0..2 {
+        driver.publish(&volume, &on, &target).await.unwrap();
+    }
+    let mounts = nfs_mounts();
+    assert_eq!(mounts.len(), 1, "{mounts:?}");
+    assert!(mounts[0].contains(shown), "{mounts:?} is not {shown}");
+    fs::write(target.join("file"), name).unwrap();
+    assert_eq!(
+        fs::read_to_string(server::path("data", name).join("file")).unwrap(),
+        name
+    );
+    let told = driver.stats(&volume, &target).await.unwrap();
+    assert!(told.usage[0].total > 0 && !told.volume_condition.unwrap().abnormal);
+    for _ in 0..2 {
+        driver.unpublish(&volume, &target).await.unwrap();
+    }
+    assert!(!target.exists());
+    for _ in 0..2 {
+        driver.delete(&volume.volume_id, &on).await.unwrap();
+    }
+    assert!(!server::path("data", name).exists());
+    assert_eq!(nfs_mounts(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_volume_lives_on_the_kernels_server_by_every_version() {
+    in_guest!();
+    server::kernel();
+    let driver = Driver::start().await;
+    for (options, shown) in [
+        ("", "vers=4.2"),
+        ("nfsvers=4.2", "vers=4.2"),
+        ("nfsvers=4.1,hard", "vers=4.1"),
+        ("vers=4.0", "vers=4.0"),
+        ("nfsvers=3,nolock", "vers=3"),
+    ] {
+        let on = On {
+            server: "127.0.0.1",
+            share: "/data",
+            options,
+        };
+        live(
+            &driver,
+            &format!("pvc-{}", shown.replace('=', "-")),
+            on,
+            shown,
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_volume_lives_on_ganesha_and_its_best_version_is_found() {
+    in_guest!();
+    let _server = server::Ganesha::start();
+    let driver = Driver::start().await;
+    let on = On {
+        server: "127.0.0.1",
+        share: "/data",
+        options: "port=2050",
+    };
+    live(&driver, "pvc-ganesha", on, "vers=4.1").await;
+}
+
+#[tokio::test]
+async fn copies_have_what_the_volume_had() {
+    in_guest!();
+    server::kernel();
+    let driver = Driver::start().await;
+    let on = On {
+        server: "127.0.0.1",
+        share: "/data",
+        options: "",
+    };
+    let volume = driver.create("pvc-source", &on).await.unwrap();
+    let folder = server::path("data", "pvc-source");
+    fs::create_dir(folder.join("sub")).unwrap();
+    fs::write(folder.join("sub/big"), vec![5; 5 << 20]).unwrap();
+    let snapshot = driver
+        .snapshot("snapshot-1", &volume.volume_id)
+        .await
+        .unwrap();
+    assert!(snapshot.ready_to_use);
+    let sources = [
+        (
+            "pvc-clone",
+            Type::Volume(VolumeSource {
+                volume_id: volume.volume_id.clone(),
+            }),
+        ),
+        (
+            "pvc-restored",
+            Type::Snapshot(SnapshotSource {
+                snapshot_id: snapshot.snapshot_id,
+            }),
+        ),
+    ];
+    for (name, source) in sources {
+        // Onto another share as well: the bytes go through here.
+        for share in ["/data", "/other"] {
+            let on = On { share, ..on };
+            let patience = Duration::from_secs(90);
+            let copy = driver
+                .create_from(name, &on, Some(source.clone()), patience)
+                .await
+                .unwrap();
+            let place = server::path(share.trim_matches('/'), name);
+            assert!(fs::read(place.join("sub/big")).unwrap() == vec![5; 5 << 20]);
+            driver.delete(&copy.volume_id, &on).await.unwrap();
+        }
+    }
+    driver.delete(&volume.volume_id, &on).await.unwrap();
+    assert_eq!(nfs_mounts(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_large_tree_leaves_its_name_at_once_and_a_killed_driver_resumes() {
+    in_guest!();
+    server::kernel();
+    let mut driver = Driver::start().await;
+    let on = On {
+        server: "127.0.0.1",
+        share: "/data",
+        options: "",
+    };
+    let volume = driver.create("pvc-large", &on).await.unwrap();
+    for folder in 0..10 {
+        let folder = server::path("data", "pvc-large").join(folder.to_string());
+        fs::create_dir(&folder).unwrap();
+        for file in 0..400 {
+            fs::write(folder.join(file.to_string()), "").unwrap();
+        }
+    }
+    driver.delete(&volume.volume_id, &on).await.unwrap();
+    assert!(!server::path("data", "pvc-large").exists());
+    driver.kill();
+    let trash = server::path("data", ".orlop-csi/trash");
+    let left = fs::read_dir(&trash).unwrap().count();
+    eprintln!("{left} trees were left when the driver was killed");
+    let driver = Driver::start().await;
+    let other = driver.create("pvc-other", &on).await.unwrap();
+    driver.delete(&other.volume_id, &on).await.unwrap();
+    let begin = Instant::now();
+    while fs::read_dir(&trash).unwrap().next().is_some() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(120),
+            "the trash is not swept"
+        );
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}

@@ -1,0 +1,68 @@
+//! csi-driver-nfs and our driver take over from each other.
+
+use std::fs;
+use std::time::Duration;
+
+use orlop_csi::proto::volume_content_source::{SnapshotSource, Type};
+
+use crate::client::{Driver, On, nfs_mounts};
+use crate::judges::peer;
+use crate::{in_guest, server};
+
+#[tokio::test]
+async fn volumes_and_snapshots_of_either_driver_are_the_others_too() {
+    in_guest!();
+    let Some(original) = peer("brought", "nfsplugin") else {
+        eprintln!("skipped: csi-driver-nfs is not built");
+        return;
+    };
+    server::kernel();
+    let original = original.display().to_string();
+    let theirs = Driver::start_program(&[&original, "--nodeid=node-1"]).await;
+    let ours = Driver::start().await;
+    let on = On {
+        server: "127.0.0.1",
+        share: "/data",
+        options: "nfsvers=4.1",
+    };
+    for (maker, taker, name) in [(&theirs, &ours, "pvc-theirs"), (&ours, &theirs, "pvc-ours")] {
+        let volume = maker.create(name, &on).await.unwrap();
+        let target = taker.folder.path().join("target");
+        // Published by one, found by the other, and taken away by it.
+        maker.publish(&volume, &on, &target).await.unwrap();
+        fs::write(target.join("file"), name).unwrap();
+        taker.publish(&volume, &on, &target).await.unwrap();
+        taker.unpublish(&volume, &target).await.unwrap();
+        taker.publish(&volume, &on, &target).await.unwrap();
+        assert_eq!(fs::read_to_string(target.join("file")).unwrap(), name);
+        maker.unpublish(&volume, &target).await.unwrap();
+        // Packed by one, unpacked by the other.
+        let snapshot = maker
+            .snapshot(&format!("s-{name}"), &volume.volume_id)
+            .await
+            .unwrap();
+        let source = Type::Snapshot(SnapshotSource {
+            snapshot_id: snapshot.snapshot_id.clone(),
+        });
+        let restored = format!("{name}-restored");
+        let patience = Duration::from_secs(90);
+        let copy = taker
+            .create_from(&restored, &on, Some(source), patience)
+            .await
+            .unwrap();
+        let file = server::path("data", &restored).join("file");
+        assert_eq!(fs::read_to_string(file).unwrap(), name);
+        for id in [&volume.volume_id, &copy.volume_id] {
+            taker.delete(id, &on).await.unwrap();
+        }
+        assert!(!server::path("data", name).exists());
+        assert!(!server::path("data", &restored).exists());
+        let request = orlop_csi::proto::DeleteSnapshotRequest {
+            snapshot_id: snapshot.snapshot_id,
+            ..Default::default()
+        };
+        taker.controller().delete_snapshot(request).await.unwrap();
+        assert!(!server::path("data", &format!("s-{name}")).exists());
+    }
+    assert_eq!(nfs_mounts(), Vec::<String>::new());
+}
