@@ -17,7 +17,13 @@ fn the_manifests_apply_and_their_flags_are_known() {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
     let path = |name: &str| deploy.join(name).display().to_string();
     let mut programs = 0;
-    for manifests in ["rbac/controller.yaml", "driver", "local", "local-static"] {
+    for manifests in [
+        "rbac/controller.yaml",
+        "driver",
+        "local",
+        "local-static",
+        "nfs",
+    ] {
         let manifests = path(manifests);
         machine.kubectl(&["apply", "--dry-run=server", "-f", &manifests]);
         machine.kubectl(&["apply", "-f", &manifests]);
@@ -30,8 +36,8 @@ fn the_manifests_apply_and_their_flags_are_known() {
             }
         }
     }
-    // Two of the driver's, three of the local one's, and the provisioner of local disks.
-    assert_eq!(programs, 6);
+    // Two of the driver's, three of the local one's, the provisioner of local disks, and four of the NFS driver's.
+    assert_eq!(programs, 10);
 }
 
 /// Asserts that our binary takes a container's arguments; says whether it is ours.
