@@ -65,7 +65,10 @@ pub(crate) fn pod(name: &str, node: &str, claim: &str) -> Pod {
 }
 
 pub(crate) fn node(name: &str) -> Node {
-    object(json!({"metadata": {"name": name, "uid": format!("uid-{name}")}}))
+    object(json!({"metadata": {
+        "name": name, "uid": format!("uid-{name}"),
+        "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+    }}))
 }
 
 /// The attachment of a volume to a node, as this controller makes it, attached.

@@ -607,6 +607,9 @@ pub struct PodStatus {
     /// One per container.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub container_statuses: Vec<ContainerStatus>,
+    /// One per container that was added to look into the others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ephemeral_container_statuses: Vec<ContainerStatus>,
 }
 
 /// How a container is.
@@ -727,6 +730,19 @@ impl Pod {
     /// Whether all its containers ended for good.
     pub fn is_finished(&self) -> bool {
         matches!(self.phase(), PodPhase::Succeeded | PodPhase::Failed)
+    }
+
+    /// Whether none of its containers runs, nor will: they ended for good, or it is being deleted
+    /// and none runs any more.
+    pub fn has_ended(&self) -> bool {
+        let status = &self.status;
+        let init = status.init_container_statuses.iter();
+        let mut all = init
+            .chain(&status.container_statuses)
+            .chain(&status.ephemeral_container_statuses);
+        let runs =
+            |one: &ContainerStatus| one.state.terminated.is_none() && one.state.waiting.is_none();
+        self.is_finished() || (self.metadata.is_deleting() && !all.any(runs))
     }
 
     /// Whether it was placed on a node.

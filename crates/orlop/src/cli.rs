@@ -385,6 +385,19 @@ pub(crate) struct Control {
         allow_hyphen_values = true
     )]
     pub(crate) controllers: Vec<String>,
+    /// As kube-controller-manager's, but on unless it reads `false`: attach-detach then takes a volume
+    /// that nobody wants from a node that hasn't been ready for six minutes, though the node says that
+    /// it uses it and may still write to it.
+    #[arg(
+        long,
+        default_value_t = true,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = clap::ArgAction::Set,
+        value_name = "BOOL"
+    )]
+    pub(crate) disable_force_detach_on_timeout: bool,
 }
 
 /// Flags as the Go sidecars take them, read by `dropin`.

@@ -38,8 +38,16 @@ pub(crate) async fn control(args: cli::Control) -> Result<()> {
     let cli::Control {
         cluster,
         controllers,
+        disable_force_detach_on_timeout,
     } = args;
-    let chosen = choose_also(&controllers, &CONTROL, &WORKLOADS)?;
+    let mut control = CONTROL;
+    if !disable_force_detach_on_timeout {
+        let mut all = control.iter_mut();
+        if let Some((_, start)) = all.find(|(name, _)| *name == "attach-detach") {
+            *start = orlop_control::attach_detach::start_forcing;
+        }
+    }
+    let chosen = choose_also(&controllers, &control, &WORKLOADS)?;
     let process = connect(&cluster).await?;
     lead(&process, &cluster, "orlop-control", || {
         for start in chosen {

@@ -1,6 +1,6 @@
 //! What stands: attachments, and what nodes say of their volumes.
 
-use orlop_model::{Node, Volume, VolumeAttachment, well_known};
+use orlop_model::{CsiNode, Node, VolumeAttachment, volume::CsiSource, well_known};
 use sha2::{Digest, Sha256};
 
 const CSI_PREFIX: &str = "kubernetes.io/csi/";
@@ -21,11 +21,17 @@ pub fn is_off(node: &Node) -> bool {
     taints.any(|t| t.key == well_known::OUT_OF_SERVICE)
 }
 
+/// Whether attaching is left to this controller. A node that does it itself is left alone.
+pub fn is_managed(node: &Node) -> bool {
+    let annotations = &node.metadata.annotations;
+    annotations.contains_key(well_known::CONTROLLER_MANAGED_ATTACH)
+}
+
 /// Whether this controller made the attachment. Others' are left alone.
-pub fn is_ours(attachment: &VolumeAttachment, volume: Option<&Volume>) -> bool {
+pub fn is_ours(attachment: &VolumeAttachment, csi: Option<&CsiSource>) -> bool {
     let name = &attachment.metadata.name;
     let spec = &attachment.spec;
-    match volume.and_then(|v| v.spec.csi.as_ref()) {
+    match csi {
         Some(csi) => *name == attachment_name(&spec.attacher, &csi.volume_handle, &spec.node_name),
         // The volume is gone, and with it the handle: the name's form has to do.
         None => name
@@ -34,16 +40,9 @@ pub fn is_ours(attachment: &VolumeAttachment, volume: Option<&Volume>) -> bool {
     }
 }
 
-/// The name by which the node talks of the attached volume. If the volume's object is
-/// gone, the node's own lists are searched for the one that the attachment was named after.
-pub fn unique_name(
-    attachment: &VolumeAttachment,
-    volume: Option<&Volume>,
-    node: Option<&Node>,
-) -> Option<String> {
-    if let Some(name) = volume.and_then(Volume::unique_name) {
-        return Some(name);
-    }
+/// The name by which the node talks of an attached volume whose object is gone: the one of its
+/// own lists that the attachment was named after.
+pub fn listed_name(attachment: &VolumeAttachment, node: Option<&Node>) -> Option<String> {
     let status = &node?.status;
     let attached = status.volumes_attached.iter().map(|v| &v.name);
     let mut names = attached.chain(&status.volumes_in_use);
@@ -63,4 +62,32 @@ pub fn unique_name(
 /// Whether a name in a node's lists is one of ours to keep.
 pub fn is_csi(name: &str) -> bool {
     name.starts_with(CSI_PREFIX)
+}
+
+/// Driver and handle of a unique name.
+pub fn parts(unique_name: &str) -> Option<(&str, &str)> {
+    unique_name.strip_prefix(CSI_PREFIX)?.split_once('^')
+}
+
+/// Whether a node can bear one more volume of a driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// It can.
+    Free,
+    /// It has as many as it can bear.
+    Full(usize),
+    /// The driver isn't registered there, so nobody knows, and nobody could attach it.
+    NoDriver,
+}
+
+/// Whether a node that has, or is about to have, so many can bear one more.
+pub fn room(node: Option<&CsiNode>, driver: &str, there: usize) -> Room {
+    let Some(entry) = node.and_then(|node| node.driver(driver)) else {
+        return Room::NoDriver;
+    };
+    let limit = entry.allocatable.as_ref().and_then(|all| all.count);
+    match limit.and_then(|limit| usize::try_from(limit).ok()) {
+        Some(limit) if there >= limit => Room::Full(limit),
+        _ => Room::Free,
+    }
 }

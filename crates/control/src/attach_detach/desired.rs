@@ -2,19 +2,60 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use orlop_model::{Claim, Kind, Node, Pod, Volume};
+use orlop_model::{
+    Claim, Kind, Node, Pod, Volume, VolumeAttachment,
+    attachment::AttachmentSource,
+    meta::{Key, Meta},
+};
 
 use super::actual;
 
-/// The pods that want a volume, by node.
-pub type Wishes = BTreeMap<String, Vec<Arc<Pod>>>;
+/// A pod that wants a volume on its node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wish {
+    /// The pod.
+    pub pod: Arc<Pod>,
+    /// The volume, in its driver's words.
+    pub volume: Arc<Volume>,
+    /// Whether it is the pod's own, so that there is no object of it.
+    pub inline: bool,
+}
 
-/// Whether the pod wants its volumes on its node. One that is being deleted does until it
-/// is gone: its processes may still write. Only an administrator's word that the node is
-/// off ends that early.
+/// The pods that want a volume, by node.
+pub type Wishes = BTreeMap<String, Vec<Wish>>;
+
+impl Wish {
+    /// The attachment that grants it.
+    pub fn attachment(&self) -> Option<VolumeAttachment> {
+        let csi = self.volume.spec.csi.as_ref()?;
+        let node = &self.pod.spec.node_name;
+        let name = actual::attachment_name(&csi.driver, &csi.volume_handle, node);
+        let mut made = VolumeAttachment {
+            metadata: Meta::named(&Key::cluster(name)),
+            ..VolumeAttachment::default()
+        };
+        made.spec.attacher.clone_from(&csi.driver);
+        made.spec.node_name.clone_from(node);
+        made.spec.source = match self.inline {
+            true => AttachmentSource {
+                inline_volume_spec: Some(Box::new(self.volume.spec.clone())),
+                ..AttachmentSource::default()
+            },
+            false => AttachmentSource {
+                persistent_volume_name: Some(self.volume.metadata.name.clone()),
+                ..AttachmentSource::default()
+            },
+        };
+        Some(made)
+    }
+}
+
+/// Whether the pod wants its volumes on its node. One that is being deleted does until its
+/// containers have ended: its processes may still write. An administrator's word that the
+/// node is off ends that early.
 pub fn wants(pod: &Pod, node: Option<&Node>) -> bool {
     let off = node.is_some_and(actual::is_off);
-    pod.is_placed() && !pod.is_finished() && !(off && pod.metadata.is_deleting())
+    pod.is_placed() && !pod.has_ended() && !(off && pod.metadata.is_deleting())
 }
 
 /// Whether claim and volume are each other's, so that the claim's pods want this volume.

@@ -3,15 +3,19 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use orlop_model::{
-    AccessMode, Node, Pod, PodPhase, Volume, VolumeAttachment, attachment::VolumeError,
-    node::AttachedVolume, node::Taint, well_known,
+    Node, Pod, PodPhase, Volume, VolumeAttachment, node::AttachedVolume, node::Taint, well_known,
 };
 
 use super::{
-    actual,
-    decide::{NodeDecision, NodeView, Standing, Verdict, VolumeView, decide_node, decide_volume},
-    desired,
+    actual::{self, Room},
+    decide::{
+        Elsewhere, Force, NodeDecision, NodeView, Standing, Verdict, VolumeView, decide_node,
+        decide_volume,
+    },
+    desired::{self, Wish},
 };
+mod news;
+
 use crate::{
     Evidence,
     fixtures::{attachment, bound, deleting, node as a_node, pod as a_pod, volume as a_volume},
@@ -21,27 +25,34 @@ fn wishes(pods: &[Pod]) -> desired::Wishes {
     let mut wishes = desired::Wishes::new();
     for pod in pods {
         let on = wishes.entry(pod.spec.node_name.clone()).or_default();
-        on.push(Arc::new(pod.clone()));
+        on.push(Wish {
+            pod: Arc::new(pod.clone()),
+            volume: Arc::new(a_volume("vol", "c")),
+            inline: false,
+        });
     }
     wishes
 }
 
 fn verdicts(pods: &[Pod], attachments: Vec<VolumeAttachment>) -> Vec<(String, Verdict)> {
     decide_volume(&VolumeView {
-        volume: Arc::new(a_volume("vol", "c")),
+        exclusive: true,
         attachable: true,
         wishes: wishes(pods),
         attachments: attachments.into_iter().map(Arc::new).collect(),
+        rooms: BTreeMap::new(),
     })
 }
 
-fn elsewhere(users: &[&str]) -> Verdict {
+fn elsewhere(node: &str, users: &[&str]) -> Verdict {
     let users = users
         .iter()
         .map(|name| orlop_model::Key::namespaced("ns", *name));
-    Verdict::Elsewhere {
+    Verdict::Elsewhere(Elsewhere {
+        nodes: vec![node.to_owned()],
         users: users.collect(),
-    }
+        trouble: None,
+    })
 }
 
 #[test]
@@ -54,18 +65,18 @@ fn a_volume_of_one_node_never_goes_to_a_second() {
     unsure.status.attached = false;
     let cases = [
         ("nobody has it", vec![], Verdict::Attach),
-        ("n1 has it", vec![on_n1.clone()], elsewhere(&[])),
-        ("n1 may have it", vec![unsure], elsewhere(&[])),
+        ("n1 has it", vec![on_n1.clone()], elsewhere("n1", &[])),
+        ("n1 may have it", vec![unsure], elsewhere("n1", &[])),
         (
             "n1 is giving it back",
             vec![deleting(on_n1.clone())],
-            elsewhere(&[]),
+            elsewhere("n1", &[]),
         ),
         ("n2 has it", vec![attachment(&vol, "n2")], Verdict::Held),
         (
             "n2 is giving it back",
             vec![deleting(attachment(&vol, "n2"))],
-            Verdict::Leaving,
+            Verdict::Leaving { trouble: None },
         ),
     ];
     for (name, attachments, verdict) in cases {
@@ -78,7 +89,7 @@ fn a_volume_of_one_node_never_goes_to_a_second() {
     }
     let both = verdicts(&[here, there], vec![on_n1]);
     let expected = [
-        ("n2".to_owned(), elsewhere(&["there"])),
+        ("n2".to_owned(), elsewhere("n1", &["there"])),
         ("n1".to_owned(), Verdict::Held),
     ];
     assert_eq!(both, expected);
@@ -92,20 +103,20 @@ fn of_two_nodes_that_want_it_the_longer_waiting_pod_wins() {
     new.metadata.creation_timestamp = Some(jiff::Timestamp::from_second(2).unwrap());
     let expected = [
         ("n2".to_owned(), Verdict::Attach),
-        ("n1".to_owned(), elsewhere(&["old"])),
+        ("n1".to_owned(), elsewhere("n2", &["old"])),
     ];
     assert_eq!(verdicts(&[new, old], vec![]), expected);
 }
 
 #[test]
 fn a_shared_volume_goes_to_every_node_that_wants_it() {
-    let mut vol = a_volume("vol", "c");
-    vol.spec.access_modes = vec![AccessMode::ReadWriteMany];
+    let vol = a_volume("vol", "c");
     let view = VolumeView {
         attachments: vec![Arc::new(attachment(&vol, "n1"))],
-        volume: Arc::new(vol),
+        exclusive: false,
         attachable: true,
         wishes: wishes(&[a_pod("a", "n1", "data"), a_pod("b", "n2", "data")]),
+        rooms: BTreeMap::new(),
     };
     let expected = [
         ("n1".to_owned(), Verdict::Held),
@@ -119,47 +130,15 @@ fn a_shared_volume_goes_to_every_node_that_wants_it() {
     assert_eq!(decide_volume(&view), []);
 }
 
-#[test]
-fn waiting_pods_are_told_who_has_the_volume() {
-    let pod = a_pod("me", "n2", "data");
-    let far = || orlop_model::Key::namespaced("other", "x");
-    let near = |name: &str| orlop_model::Key::namespaced("ns", name);
-    let text =
-        |users: Vec<orlop_model::Key>| Verdict::Elsewhere { users }.news("vol", &pod).unwrap();
-    assert_eq!(
-        text(vec![]),
-        "Waiting for detach for volume \"vol\" Volume is already exclusively attached to one \
-         node, waiting on detach before it can be attached to another node"
-    );
-    assert_eq!(
-        text(vec![near("a"), near("b")]),
-        "Waiting for detach for volume \"vol\" Volume is already used by pod(s) a, b"
-    );
-    assert_eq!(
-        text(vec![far()]),
-        "Waiting for detach for volume \"vol\" Volume is already used by 1 pod(s) in different \
-         namespaces"
-    );
-    assert_eq!(
-        text(vec![near("a"), far()]),
-        "Waiting for detach for volume \"vol\" Volume is already used by pod(s) a and 1 pod(s) \
-         in different namespaces"
-    );
-    let mut refused = attachment(&a_volume("vol", "c"), "n2");
-    refused.status.attached = false;
-    refused.status.attach_error = Some(VolumeError {
-        message: "no".into(),
-        ..VolumeError::default()
-    });
-    let verdict = &verdicts(std::slice::from_ref(&pod), vec![refused])[0].1;
-    assert_eq!(
-        verdict.news("vol", &pod).unwrap(),
-        "AttachVolume.Attach failed for volume \"vol\" : no"
-    );
+fn running(mut pod: Pod) -> Pod {
+    let mut container = orlop_model::pod::ContainerStatus::default();
+    container.state.running = Some(orlop_model::pod::RunningSince::default());
+    pod.status.container_statuses = vec![container];
+    pod
 }
 
 #[test]
-fn a_pod_wants_its_volumes_until_it_is_gone() {
+fn a_pod_wants_its_volumes_until_its_containers_have_ended() {
     let pod = a_pod("p", "n1", "data");
     let mut off = a_node("n1");
     off.spec.taints.push(Taint {
@@ -172,10 +151,26 @@ fn a_pod_wants_its_volumes_until_it_is_gone() {
     finished.status.phase = Some(PodPhase::Succeeded);
     let cases = [
         ("running", pod.clone(), Some(&on), true),
-        ("being deleted", deleting(pod.clone()), Some(&on), true),
+        (
+            "being deleted",
+            deleting(running(pod.clone())),
+            Some(&on),
+            true,
+        ),
+        (
+            "being deleted, nothing runs",
+            deleting(pod.clone()),
+            Some(&on),
+            false,
+        ),
         ("node gone", pod.clone(), None, true),
         ("node off", pod.clone(), Some(&off), true),
-        ("node off, being deleted", deleting(pod), Some(&off), false),
+        (
+            "node off, being deleted",
+            deleting(running(pod)),
+            Some(&off),
+            false,
+        ),
         ("finished", finished, Some(&on), false),
         ("not placed", a_pod("p", "", "data"), None, false),
     ];
@@ -194,19 +189,17 @@ fn an_attachment_is_found_by_name_even_when_its_volume_is_gone() {
     let vol = a_volume("vol", "c");
     let va = attachment(&vol, "n1");
     assert_eq!(va.metadata.name.len(), 4 + 64);
-    assert!(actual::is_ours(&va, Some(&vol)));
+    let csi = vol.spec.csi.as_ref();
+    assert!(actual::is_ours(&va, csi));
     assert!(actual::is_ours(&va, None));
     let mut foreign = va.clone();
     foreign.metadata.name = "made-by-hand".into();
-    assert!(!actual::is_ours(&foreign, Some(&vol)));
+    assert!(!actual::is_ours(&foreign, csi));
     assert!(!actual::is_ours(&foreign, None));
     let mut node = a_node("n1");
     node.status.volumes_in_use = vec!["kubernetes.io/csi/d^other".into(), unique(&vol)];
-    assert_eq!(
-        actual::unique_name(&va, None, Some(&node)),
-        Some(unique(&vol))
-    );
-    assert_eq!(actual::unique_name(&va, None, None), None);
+    assert_eq!(actual::listed_name(&va, Some(&node)), Some(unique(&vol)));
+    assert_eq!(actual::listed_name(&va, None), None);
 }
 
 fn unique(volume: &Volume) -> String {
@@ -340,6 +333,7 @@ fn standing(volume: &Volume, attachment: VolumeAttachment, wanted: bool) -> Stan
         unique_name: volume.unique_name(),
         wanted,
         leaving: attachment.metadata.is_deleting(),
+        overdue: false,
         attachment: Arc::new(attachment),
     }
 }
@@ -403,6 +397,131 @@ fn entries_of_other_plugins_stay_in_the_list() {
     );
 }
 
+#[test]
+fn a_node_that_attaches_itself_is_left_alone() {
+    let vol = a_volume("vol", "c");
+    let mut node = a_node("n1");
+    node.metadata.annotations.clear();
+    for evidence in [Evidence::Cached, Evidence::Live] {
+        for wanted in [true, false] {
+            let decision = decide_node(&NodeView {
+                node: Some(Arc::new(node.clone())),
+                attachments: vec![standing(&vol, attachment(&vol, "n1"), wanted)],
+                evidence,
+            });
+            assert_eq!(decision, NodeDecision::default());
+        }
+    }
+}
+
+/// Test_Run_OneVolumeDetachOnUnhealthyNode and the like of the original.
+#[test]
+fn a_volume_in_use_is_detached_by_force_only_for_a_reason() {
+    struct Row {
+        off: bool,
+        ready: bool,
+        overdue: bool,
+        in_use: bool,
+        goes: Option<Option<Force>>,
+    }
+    let row = |off, ready, overdue, in_use, goes| Row {
+        off,
+        ready,
+        overdue,
+        in_use,
+        goes,
+    };
+    let vol = a_volume("vol", "c");
+    for (number, row) in [
+        row(false, true, false, false, Some(None)),
+        row(false, false, false, false, Some(None)),
+        row(false, true, false, true, None),
+        row(false, false, false, true, None),
+        row(false, true, true, true, None),
+        row(false, false, true, true, Some(Some(Force::Timeout))),
+        row(false, false, true, false, Some(None)),
+        row(true, true, false, true, Some(Some(Force::OutOfService))),
+        row(true, false, true, true, Some(Some(Force::OutOfService))),
+        row(true, false, false, false, Some(Some(Force::OutOfService))),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut node = a_node("n1");
+        if row.off {
+            node.spec.taints = vec![Taint {
+                key: well_known::OUT_OF_SERVICE.into(),
+                ..Taint::default()
+            }];
+        }
+        node.status.conditions = vec![orlop_model::node::Condition {
+            type_: "Ready".into(),
+            status: if row.ready { "True" } else { "Unknown" }.into(),
+            ..orlop_model::node::Condition::default()
+        }];
+        if row.in_use {
+            node.status.volumes_in_use = vec![unique(&vol)];
+        }
+        let mut standing = standing(&vol, attachment(&vol, "n1"), false);
+        standing.overdue = row.overdue;
+        let decision = decide_node(&NodeView {
+            node: Some(Arc::new(node)),
+            attachments: vec![standing],
+            evidence: Evidence::Cached,
+        });
+        let gone = decision.detach.first().map(|release| release.force);
+        assert_eq!(gone, row.goes, "row {number}");
+    }
+}
+
+#[test]
+fn no_node_gets_more_volumes_than_its_driver_can_bear() {
+    let csi_node = |count: Option<i32>| {
+        let mut node = orlop_model::CsiNode::default();
+        node.spec.drivers = vec![orlop_model::driver::CsiNodeDriver {
+            name: "d".into(),
+            allocatable: Some(orlop_model::driver::VolumeNodeResources { count }),
+            ..orlop_model::driver::CsiNodeDriver::default()
+        }];
+        node
+    };
+    for (node, there, room) in [
+        (None, 0, Room::NoDriver),
+        (Some(orlop_model::CsiNode::default()), 0, Room::NoDriver),
+        (Some(csi_node(None)), 1000, Room::Free),
+        (Some(csi_node(Some(2))), 1, Room::Free),
+        (Some(csi_node(Some(2))), 2, Room::Full(2)),
+        (Some(csi_node(Some(2))), 3, Room::Full(2)),
+        (Some(csi_node(Some(0))), 0, Room::Full(0)),
+    ] {
+        assert_eq!(actual::room(node.as_ref(), "d", there), room);
+    }
+    let pod = a_pod("p", "n1", "data");
+    for (room, verdict) in [
+        (Room::Free, Verdict::Attach),
+        (Room::Full(2), Verdict::Full(2)),
+        (Room::NoDriver, Verdict::NoDriver),
+    ] {
+        let view = VolumeView {
+            exclusive: true,
+            attachable: true,
+            wishes: wishes(std::slice::from_ref(&pod)),
+            attachments: vec![],
+            rooms: BTreeMap::from([("n1".to_owned(), room)]),
+        };
+        assert_eq!(decide_volume(&view), [("n1".to_owned(), verdict)]);
+    }
+    // What is there takes no more room.
+    let view = VolumeView {
+        exclusive: true,
+        attachable: true,
+        wishes: wishes(std::slice::from_ref(&pod)),
+        attachments: vec![Arc::new(attachment(&a_volume("vol", "c"), "n1"))],
+        rooms: BTreeMap::from([("n1".to_owned(), Room::Full(1))]),
+    };
+    assert_eq!(decide_volume(&view), [("n1".to_owned(), Verdict::Held)]);
+}
+
 /// A node that keeps the handshake, an attacher, and this role's turns, one write at a time.
 #[derive(Clone)]
 struct World {
@@ -458,10 +577,11 @@ impl World {
     fn volume_turn(&mut self) -> Result<(), Crashed> {
         let pods: Vec<Pod> = self.pods.values().cloned().collect();
         let view = VolumeView {
-            volume: Arc::new(self.volume.clone()),
+            exclusive: true,
             attachable: true,
             wishes: wishes(&pods),
             attachments: self.attachments.values().cloned().map(Arc::new).collect(),
+            rooms: BTreeMap::new(),
         };
         for (node, verdict) in decide_volume(&view) {
             if verdict == Verdict::Attach {
@@ -497,7 +617,7 @@ impl World {
         // The node may act between any two of our writes.
         self.node_acts(name);
         for given_back in decide_node(&self.node_view(name, Evidence::Live)).detach {
-            let name = &given_back.metadata.name;
+            let name = &given_back.attachment.metadata.name;
             let left = self.attachments.get_mut(name).unwrap();
             *left = deleting(left.clone());
             self.wrote()?;

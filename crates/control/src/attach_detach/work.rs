@@ -1,112 +1,81 @@
 //! Attach-detach's shell: wakes, looks, asks `decide`, and carries the answer out.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::Arc;
 
 use futures::future::join_all;
-use orlop_model::{
-    Claim, CsiDriver, Key, Kind, Meta, Node, Pod, Volume, VolumeAttachment,
-    attachment::{AttachmentSource, AttachmentSpec},
-    matching,
-    node::AttachedVolume,
-    pod,
-};
+use orlop_model::{Key, Kind, Node, Pod, Volume, VolumeAttachment, node::AttachedVolume};
 use orlop_runtime::{
-    ApiError, Cache, Change, Cluster, EventType, Index, Outcome, Patch, Process, Queue, Recorder,
-    work,
+    ApiError, Change, Cluster, EventType, Outcome, Patch, Process, Queue, Recorder, work,
 };
 use serde_json::json;
-use tracing::{debug, info};
+use tokio::sync::Semaphore;
 
+mod ask;
 mod give_back;
+mod known;
+mod memory;
+
+pub(super) use known::Known;
+use memory::Memory;
 
 use super::{
-    COMPONENT, actual,
-    decide::{NodeView, Standing, Verdict, VolumeView, decide_node, decide_volume},
-    desired,
+    COMPONENT, Config, FORCE_DETACH_AFTER, actual,
+    decide::{NodeView, Standing, decide_node},
+    metrics::Metrics,
 };
 use crate::{Evidence, turn};
 
-/// How many volumes, and how many nodes, are worked on at once. They have lanes of their
-/// own: a wave of detaches never keeps an attach waiting.
+/// How many volumes, and how many nodes, are worked on at once, and how many attachments are
+/// given back at once. They have lanes of their own: a wave of detaches never keeps an attach
+/// waiting, nor the other way round.
 const AT_ONCE: usize = 32;
 
 #[derive(Clone)]
 struct AttachDetach {
+    config: Config,
     cluster: Cluster,
     recorder: Recorder,
+    metrics: Metrics,
     volume_queue: Queue<String>,
     node_queue: Queue<String>,
-    pods: Cache<Pod>,
-    claims: Cache<Claim>,
-    volumes: Cache<Volume>,
-    nodes: Cache<Node>,
-    drivers: Cache<CsiDriver>,
-    attachments: Cache<VolumeAttachment>,
-    pods_by_claim: Index<Pod>,
-    pods_by_node: Index<Pod>,
-    volumes_by_driver: Index<Volume>,
-    volumes_by_claim: Index<Volume>,
-    attachments_by_volume: Index<VolumeAttachment>,
-    attachments_by_node: Index<VolumeAttachment>,
-    /// Attachments, by uid, whose deletion was sent, until the watch shows it. A node must
-    /// not be told of one of these, even if a pod wants it again.
-    given_back: Arc<Mutex<BTreeMap<String, Fate>>>,
-}
-
-/// What became of a deletion that was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    /// It was accepted, or is on its way.
-    Sent,
-    /// Its answer was lost: only the server knows.
-    Doubtful,
-}
-
-fn driver_of(volume: &Volume) -> Vec<String> {
-    volume.spec.csi.iter().map(|c| c.driver.clone()).collect()
-}
-
-fn volume_of(attachment: &VolumeAttachment) -> Vec<String> {
-    vec![attachment.volume_name().to_owned()]
-}
-
-fn node_of(attachment: &VolumeAttachment) -> Vec<String> {
-    vec![attachment.spec.node_name.clone()]
+    known: Known,
+    memory: Arc<Memory>,
+    lane: Arc<Semaphore>,
 }
 
 /// Starts attach-detach.
 pub fn start(process: &Process) {
-    let pods = process.cache::<Pod>();
-    let volumes = process.cache::<Volume>();
-    let attachments = process.cache::<VolumeAttachment>();
+    start_with(process, Config::default());
+}
+
+/// Starts attach-detach as kube-controller-manager's is by default: it detaches under a node
+/// that hasn't been ready for long.
+pub fn start_forcing(process: &Process) {
+    let force_detach_after = Some(FORCE_DETACH_AFTER);
+    start_with(process, Config { force_detach_after });
+}
+
+/// Starts attach-detach, as it is chosen.
+pub fn start_with(process: &Process, config: Config) {
+    let known = Known::new(process);
+    let queue = |name| Queue::new(turn::backoff()).measured(&process.metrics, name);
     let role = AttachDetach {
+        config,
         cluster: process.cluster.clone(),
         recorder: process.recorder(COMPONENT),
-        volume_queue: Queue::new(turn::backoff()),
-        node_queue: Queue::new(turn::backoff()),
-        claims: process.cache(),
-        nodes: process.cache(),
-        drivers: process.cache(),
-        pods_by_claim: pods.index(pod::BY_CLAIM, pod::claims_used),
-        pods_by_node: pods.index(pod::BY_NODE, pod::node_used),
-        volumes_by_driver: volumes.index("attach-detach/driver", driver_of),
-        volumes_by_claim: volumes.index(matching::BY_CLAIMANT, matching::claimant),
-        attachments_by_volume: attachments.index("attach-detach/volume", volume_of),
-        attachments_by_node: attachments.index("attach-detach/node", node_of),
-        given_back: Arc::default(),
-        pods,
-        volumes,
-        attachments,
+        metrics: Metrics::register(process, &known),
+        volume_queue: queue("attach_detach_attach"),
+        node_queue: queue("attach_detach_detach"),
+        known,
+        memory: Arc::default(),
+        lane: Arc::new(Semaphore::new(AT_ONCE)),
     };
     process.spawn("attach-detach", role.run());
 }
 
 impl AttachDetach {
     async fn run(self) {
-        self.synced().await;
+        self.known.synced().await;
         self.subscribe();
         let (volumes, nodes) = (self.volume_queue.clone(), self.node_queue.clone());
         futures::join!(
@@ -115,46 +84,73 @@ impl AttachDetach {
         );
     }
 
-    async fn synced(&self) {
-        self.pods.synced().await;
-        self.claims.synced().await;
-        self.volumes.synced().await;
-        self.nodes.synced().await;
-        self.drivers.synced().await;
-        self.attachments.synced().await;
-    }
-
     fn subscribe(&self) {
         let role = self.clone();
-        self.pods.subscribe(move |change| role.pod_changed(change));
+        let changed = move |change: &Change<'_, _>| role.attachment_changed(change);
+        self.known.attachments.subscribe(changed);
         let role = self.clone();
-        self.claims.subscribe(move |change| {
+        let changed = move |change: &Change<'_, _>| role.pod_changed(change);
+        self.known.pods.subscribe(changed);
+        let role = self.clone();
+        self.known.claims.subscribe(move |change| {
             let name = &change.object().spec.volume_name;
-            if !name.is_empty() {
-                role.volume_queue.add(name.clone());
+            if let Some(volume) = role.known.volumes.named(name) {
+                role.wake_if_concerned(&volume);
             }
         });
-        let queue = self.volume_queue.clone();
-        self.volumes
-            .subscribe(move |change| queue.add(change.object().metadata.name.clone()));
         let role = self.clone();
-        self.attachments.subscribe(move |change| {
-            let attachment = change.object();
-            if matches!(change, Change::Deleted(_)) || attachment.metadata.is_deleting() {
-                role.given_back().remove(&attachment.metadata.uid);
-            }
-            role.volume_queue.add(attachment.volume_name().to_owned());
-            role.node_queue.add(attachment.spec.node_name.clone());
+        self.known.volumes.subscribe(move |change| {
+            role.wake_if_concerned(change.object());
         });
         let role = self.clone();
-        self.nodes
-            .subscribe(move |change| role.node_changed(change));
+        let changed = move |change: &Change<'_, _>| role.node_changed(change);
+        self.known.nodes.subscribe(changed);
         let role = self.clone();
-        self.drivers.subscribe(move |change| {
-            for volume in role.volumes_by_driver.get(&change.object().metadata.name) {
-                role.volume_queue.add(volume.metadata.name.clone());
-            }
+        self.known.csi_nodes.subscribe(move |change| {
+            role.wake_short(&change.object().metadata.name);
         });
+        let role = self.clone();
+        self.known.drivers.subscribe(move |change| {
+            let name = &change.object().metadata.name;
+            let of_driver = |unique: &String| actual::parts(unique).is_some_and(|(d, _)| d == name);
+            let all = role.known.all().into_iter().filter(of_driver);
+            all.for_each(|unique| role.volume_queue.add(unique));
+        });
+    }
+
+    fn wake_if_concerned(&self, volume: &Volume) {
+        if self.known.concerns(volume)
+            && let Some(unique) = self.known.note(volume)
+        {
+            self.volume_queue.add(unique);
+        }
+    }
+
+    /// Those who wait for room on a node look again.
+    fn wake_short(&self, node: &str) {
+        for unique in self.memory.short_on(node) {
+            self.volume_queue.add(unique);
+        }
+    }
+
+    fn attachment_changed(&self, change: &Change<'_, VolumeAttachment>) {
+        let attachment = change.object();
+        let (uid, node) = (&attachment.metadata.uid, &attachment.spec.node_name);
+        let gone = matches!(change, Change::Deleted(_));
+        if gone || attachment.metadata.is_deleting() {
+            self.memory.lock().given_back.remove(uid);
+        }
+        if gone {
+            self.memory.gone(uid);
+            self.wake_short(node);
+        }
+        if let Some(volume) = self.known.volumes.named(attachment.volume_name()) {
+            self.known.note(&volume);
+        }
+        if let Some(unique) = self.known.storage(attachment) {
+            self.volume_queue.add(unique);
+        }
+        self.node_queue.add(node.clone());
     }
 
     fn pod_changed(&self, change: &Change<'_, Pod>) {
@@ -163,8 +159,8 @@ impl AttachDetach {
             return;
         }
         if let Change::Applied { old: Some(old), .. } = change {
-            let weight = |p: &Pod| (p.is_placed(), p.is_finished(), p.metadata.is_deleting());
-            if weight(old) == weight(pod) {
+            let weight = |p: &Pod| (p.is_placed(), p.has_ended(), p.metadata.is_deleting());
+            if weight(old) == weight(pod) && old.metadata.uid == pod.metadata.uid {
                 return;
             }
         }
@@ -173,146 +169,37 @@ impl AttachDetach {
     }
 
     fn wake_volumes_of(&self, pod: &Pod) {
-        for (_, key) in pod.claims() {
-            for volume in self.volumes_by_claim.get(&key.to_string()) {
-                self.volume_queue.add(volume.metadata.name.clone());
-            }
+        for unique in self.known.storage_of(pod) {
+            self.volume_queue.add(unique);
         }
     }
 
     fn node_changed(&self, change: &Change<'_, Node>) {
-        let name = &change.object().metadata.name;
-        if let Change::Applied {
-            old: Some(old),
-            new,
-        } = change
-        {
+        let node = change.object();
+        let name = &node.metadata.name;
+        let old = match change {
+            Change::Applied { old, .. } => *old,
+            Change::Deleted(_) => None,
+        };
+        if let Some(old) = old {
             // Heartbeats are none of our business.
-            let same = old.status.volumes_in_use == new.status.volumes_in_use
-                && old.status.volumes_attached == new.status.volumes_attached
-                && old.spec.taints == new.spec.taints
-                && old.metadata.uid == new.metadata.uid;
+            let same = old.status.volumes_in_use == node.status.volumes_in_use
+                && old.status.volumes_attached == node.status.volumes_attached
+                && old.spec.taints == node.spec.taints
+                && old.metadata.uid == node.metadata.uid
+                && old.is_ready() == node.is_ready()
+                && actual::is_managed(old) == actual::is_managed(node);
             if same {
                 return;
             }
         }
         self.node_queue.add(name.clone());
-        if let Change::Applied { old: None, .. } = change {
-            for pod in self.pods_by_node.get(name) {
+        let taken_over = old.is_none_or(|old| actual::is_managed(old) != actual::is_managed(node));
+        if taken_over {
+            for pod in self.known.pods_by_node.get(name) {
                 self.wake_volumes_of(&pod);
             }
         }
-    }
-
-    fn given_back(&self) -> MutexGuard<'_, BTreeMap<String, Fate>> {
-        self.given_back
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The pods that want the volume on a node.
-    fn wishers(&self, volume: &Volume) -> Vec<Arc<Pod>> {
-        let Some(owner) = &volume.spec.claim_ref else {
-            return Vec::new();
-        };
-        let Some(claim) = self.claims.get(&owner.key()) else {
-            return Vec::new();
-        };
-        if !desired::is_bound(&claim, volume) {
-            return Vec::new();
-        }
-        let mut pods = self.pods_by_claim.get(&claim.key().to_string());
-        pods.retain(|pod| {
-            let node = self.nodes.named(&pod.spec.node_name);
-            desired::wants(pod, node.as_deref())
-        });
-        pods
-    }
-
-    async fn volume_turn(&self, name: String) -> Outcome {
-        let mut attachments = self.attachments_by_volume.get(&name);
-        let volume = self.volumes.named(&name);
-        let Some((volume, csi)) = volume.and_then(|v| Some((v.clone(), v.spec.csi.clone()?)))
-        else {
-            self.wake_nodes_of(&attachments);
-            return Outcome::Done;
-        };
-        let mut wishes = desired::Wishes::new();
-        for pod in self.wishers(&volume) {
-            if self.nodes.named(&pod.spec.node_name).is_some() {
-                wishes
-                    .entry(pod.spec.node_name.clone())
-                    .or_default()
-                    .push(pod);
-            }
-        }
-        let named = |node: &String| {
-            let name = actual::attachment_name(&csi.driver, &csi.volume_handle, node);
-            self.attachments.named(&name)
-        };
-        if attachments
-            .iter()
-            .any(|a| !wishes.contains_key(&a.spec.node_name))
-        {
-            self.wake_nodes_of(&attachments);
-        }
-        // Also those to the same storage, made when its object had another name.
-        attachments.extend(wishes.keys().filter_map(named));
-        attachments.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-        attachments.dedup_by(|a, b| a.metadata.name == b.metadata.name);
-        let driver = self.drivers.named(&csi.driver);
-        let view = VolumeView {
-            attachable: driver.is_none_or(|d| d.attach_required()),
-            volume: volume.clone(),
-            wishes,
-            attachments,
-        };
-        for (node, verdict) in decide_volume(&view) {
-            debug!(volume = name, node, ?verdict, "decided");
-            for pod in view.wishes.get(&node).into_iter().flatten() {
-                if let Some(message) = verdict.news(&name, pod) {
-                    let reason = "FailedAttachVolume";
-                    self.recorder
-                        .say(&**pod, EventType::Warning, reason, message);
-                }
-            }
-            if verdict == Verdict::Attach
-                && let Err(error) = self.attach(&volume, &node).await
-            {
-                return turn::retry(&error);
-            }
-        }
-        Outcome::Done
-    }
-
-    /// What nobody wants is given back by its node's turn.
-    fn wake_nodes_of(&self, attachments: &[Arc<VolumeAttachment>]) {
-        for attachment in attachments {
-            self.node_queue.add(attachment.spec.node_name.clone());
-        }
-    }
-
-    async fn attach(&self, volume: &Volume, node: &str) -> Result<(), ApiError> {
-        let Some(csi) = &volume.spec.csi else {
-            return Ok(());
-        };
-        let name = actual::attachment_name(&csi.driver, &csi.volume_handle, node);
-        let attachment = VolumeAttachment {
-            metadata: Meta::named(&Key::cluster(name)),
-            spec: AttachmentSpec {
-                attacher: csi.driver.clone(),
-                node_name: node.to_owned(),
-                source: AttachmentSource {
-                    persistent_volume_name: Some(volume.metadata.name.clone()),
-                    ..AttachmentSource::default()
-                },
-            },
-            ..VolumeAttachment::default()
-        };
-        let made = self.cluster.create(&attachment).await?;
-        info!(volume = volume.metadata.name, node, "attachment asked for");
-        self.attachments.absorb(made);
-        Ok(())
     }
 
     async fn node_turn(&self, name: String) -> Outcome {
@@ -323,18 +210,19 @@ impl AttachDetach {
 
     async fn settle_node(&self, name: &str) -> Result<Outcome, ApiError> {
         self.clear_doubts(name).await?;
-        let node = self.nodes.named(name);
-        let decision = decide_node(&self.node_view(name, node.clone(), Evidence::Cached));
+        let node = self.known.nodes.named(name);
+        let view = self.node_view(name, node.clone(), Evidence::Cached);
+        let decision = decide_node(&view);
         if let (Some(attached), Some(node)) = (&decision.tell, &node) {
             self.tell(node, attached).await?;
         }
         if decision.detach.is_empty() {
-            return Ok(Outcome::Done);
+            return Ok(self.look_again(&view));
         }
         // Read after the node was told: see the handshake.
         let live = self.cluster.get::<Node>(&Key::cluster(name)).await?;
         if let Some(live) = &live {
-            self.nodes.absorb(live.clone());
+            self.known.nodes.absorb(live.clone());
         }
         let view = self.node_view(name, live.map(Arc::new), Evidence::Live);
         let confirmed = decide_node(&view);
@@ -343,25 +231,45 @@ impl AttachDetach {
         }
         let results = join_all(confirmed.detach.iter().map(|a| self.give_back(a))).await;
         results.into_iter().collect::<Result<(), _>>()?;
-        Ok(Outcome::Done)
+        Ok(self.look_again(&view))
+    }
+
+    /// When a node that keeps what nobody wants was waited for long enough.
+    fn look_again(&self, view: &NodeView) -> Outcome {
+        let Some(limit) = self.config.force_detach_after else {
+            return Outcome::Done;
+        };
+        let kept = view.attachments.iter().filter(|s| !s.wanted && !s.leaving);
+        let left = kept.filter(|standing| !standing.overdue).map(|standing| {
+            let uid = &standing.attachment.metadata.uid;
+            limit.saturating_sub(self.memory.unwanted_for(uid, false))
+        });
+        left.min().map_or(Outcome::Done, Outcome::After)
     }
 
     fn node_view(&self, name: &str, node: Option<Arc<Node>>, evidence: Evidence) -> NodeView {
         let mut standings = Vec::new();
-        for attachment in self.attachments_by_node.get(name) {
-            let volume = self.volumes.named(attachment.volume_name());
-            if !actual::is_ours(&attachment, volume.as_deref()) {
+        for attachment in self.known.attachments_by_node.get(name) {
+            let csi = self.known.source_of(&attachment);
+            if !actual::is_ours(&attachment, csi.as_ref()) {
                 continue;
             }
-            let wanted = volume.as_deref().is_some_and(|volume| {
-                let wishers = self.wishers(volume);
-                wishers.iter().any(|pod| pod.spec.node_name == name)
+            let unique = self.known.storage(&attachment);
+            let uid = &attachment.metadata.uid;
+            let wanted = unique.as_ref().is_some_and(|unique| {
+                let wishes = self.known.unit(unique).wishes;
+                self.known.is_attachable(&attachment.spec.attacher)
+                    && wishes.iter().any(|wish| wish.pod.spec.node_name == name)
             });
-            let given_back = self.given_back().contains_key(&attachment.metadata.uid);
+            let given_back = self.memory.lock().given_back.contains_key(uid);
+            let limit = self.config.force_detach_after;
+            let overdue = limit
+                .is_some_and(|limit| !wanted && self.memory.unwanted_for(uid, wanted) >= limit);
             standings.push(Standing {
-                unique_name: actual::unique_name(&attachment, volume.as_deref(), node.as_deref()),
+                unique_name: unique.or_else(|| actual::listed_name(&attachment, node.as_deref())),
                 wanted,
                 leaving: given_back || attachment.metadata.is_deleting(),
+                overdue,
                 attachment,
             });
         }
@@ -380,7 +288,7 @@ impl AttachDetach {
             "status": {"volumesAttached": attached},
         }));
         let told: Node = self.cluster.patch_status(&node.key(), &patch).await?;
-        self.nodes.absorb(told);
+        self.known.nodes.absorb(told);
         for volume in attached {
             if !node.status.volumes_attached.contains(volume) {
                 self.announce(&node.metadata.name, &volume.name);
@@ -390,20 +298,13 @@ impl AttachDetach {
     }
 
     fn announce(&self, node: &str, unique_name: &str) {
-        for attachment in self.attachments_by_node.get(node) {
-            let Some(volume) = self.volumes.named(attachment.volume_name()) else {
-                continue;
-            };
-            if volume.unique_name().as_deref() != Some(unique_name) {
-                continue;
-            }
-            for pod in self.wishers(&volume) {
-                if pod.spec.node_name == node {
-                    let name = &volume.metadata.name;
-                    let message = format!("AttachVolume.Attach succeeded for volume \"{name}\" ");
-                    let reason = "SuccessfulAttachVolume";
-                    self.recorder.say(&*pod, EventType::Normal, reason, message);
-                }
+        for wish in self.known.unit(unique_name).wishes {
+            if wish.pod.spec.node_name == node {
+                let name = &wish.volume.metadata.name;
+                let message = format!("AttachVolume.Attach succeeded for volume \"{name}\" ");
+                let reason = "SuccessfulAttachVolume";
+                self.recorder
+                    .say(&*wish.pod, EventType::Normal, reason, message);
             }
         }
     }

@@ -53,8 +53,15 @@ impl Stage {
 
     async fn node(&self, name: &str) {
         let labels = json!({"kubernetes.io/hostname": name});
-        self.make::<Node>(json!({"metadata": {"name": name, "labels": labels}}))
-            .await;
+        let managed = json!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"});
+        self.make::<Node>(json!({
+            "metadata": {"name": name, "labels": labels, "annotations": managed},
+        }))
+        .await;
+        self.make::<orlop_model::CsiNode>(json!({
+            "metadata": {"name": name}, "spec": {"drivers": [{"name": "d", "nodeID": name}]},
+        }))
+        .await;
         let ready = json!({"type": "Ready", "status": "True"});
         self.patch_node(name, json!({"status": {"conditions": [ready]}}))
             .await;
@@ -333,7 +340,9 @@ async fn a_volume_moves_to_another_node_only_when_the_first_has_let_go() {
         .until_said(
             "new",
             "FailedAttachVolume",
-            "Waiting for detach for volume \"vol\" Volume is already used by pod(s) old",
+            "Waiting for detach for volume \"vol\" Volume is already used by pod(s) old. It is attached \
+             to n1; its access modes are for one node: end those pods, place this one there as well, or \
+             use a volume with ReadWriteMany",
         )
         .await;
     stage.delete::<Pod>(&key("old")).await;

@@ -2,16 +2,18 @@
 
 use orlop_model::{Kind, VolumeAttachment};
 use orlop_runtime::{ApiError, Preconditions};
-use tracing::info;
+use tracing::{info, warn};
 
-use super::{AttachDetach, Fate};
+use super::{AttachDetach, memory::Fate};
+use crate::attach_detach::decide::{Force, Release};
 
 impl AttachDetach {
     /// Asks the server about deletions whose answers were lost.
     pub(super) async fn clear_doubts(&self, node: &str) -> Result<(), ApiError> {
-        for attachment in self.attachments_by_node.get(node) {
+        for attachment in self.known.attachments_by_node.get(node) {
             let uid = &attachment.metadata.uid;
-            if self.given_back().get(uid) == Some(&Fate::Doubtful) {
+            let fate = self.memory.lock().given_back.get(uid).copied();
+            if fate == Some(Fate::Doubtful) {
                 self.learn_fate(&attachment).await?;
             }
         }
@@ -20,23 +22,49 @@ impl AttachDetach {
 
     /// Deletes an attachment, exactly as it was seen: one that the attacher has touched
     /// since must be looked at again.
-    pub(super) async fn give_back(&self, attachment: &VolumeAttachment) -> Result<(), ApiError> {
+    pub(super) async fn give_back(&self, release: &Release) -> Result<(), ApiError> {
+        let attachment = &*release.attachment;
         let uid = &attachment.metadata.uid;
-        self.given_back().insert(uid.clone(), Fate::Sent);
+        self.decide_fate(uid, Fate::Sent);
         let only_if = Preconditions::unchanged(attachment);
         let key = attachment.key();
+        // However many are given back at once, who attaches never waits behind all of them.
+        let place = self.lane.acquire().await;
         let deleted = self
             .cluster
             .delete::<VolumeAttachment>(&key, &only_if)
             .await;
+        drop(place);
         if deleted.is_ok() {
-            let (volume, node) = (attachment.volume_name(), &attachment.spec.node_name);
-            info!(volume, node, "attachment given back");
+            self.told_to_go(release);
             return deleted;
         }
-        self.given_back().insert(uid.clone(), Fate::Doubtful);
+        self.decide_fate(uid, Fate::Doubtful);
         self.learn_fate(attachment).await?;
         deleted
+    }
+
+    fn told_to_go(&self, release: &Release) {
+        let attachment = &release.attachment;
+        let (volume, node) = (attachment.volume_name(), &attachment.spec.node_name);
+        if let Some(force) = release.force {
+            self.metrics.forced(force);
+        }
+        match release.force {
+            None => info!(volume, node, "attachment given back"),
+            Some(Force::OutOfService) => {
+                info!(volume, node, "attachment given back: the node is off");
+            }
+            Some(Force::Timeout) => warn!(
+                volume,
+                node,
+                "attachment given back under a node that isn't ready and may still use the volume"
+            ),
+        }
+    }
+
+    fn decide_fate(&self, uid: &str, fate: Fate) {
+        self.memory.lock().given_back.insert(uid.to_owned(), fate);
     }
 
     /// Reads whether a deletion was carried out, and lets go of it if it wasn't.
@@ -47,13 +75,12 @@ impl AttachDetach {
         let stands = now
             .as_ref()
             .is_some_and(|a| a.metadata.uid == *uid && !a.metadata.is_deleting());
-        if stands {
-            self.given_back().remove(uid);
-        } else {
-            self.given_back().insert(uid.clone(), Fate::Sent);
+        match stands {
+            true => drop(self.memory.lock().given_back.remove(uid)),
+            false => self.decide_fate(uid, Fate::Sent),
         }
         if let Some(now) = now {
-            self.attachments.absorb(now);
+            self.known.attachments.absorb(now);
         }
         Ok(())
     }

@@ -1,0 +1,215 @@
+//! What attach-detach tells of itself: kube-controller-manager's metrics, by their names, and how
+//! long the oldest wish has waited.
+
+use std::{collections::BTreeMap, fmt};
+
+use orlop_model::{Pod, VolumeAttachment, migration};
+use orlop_runtime::{Clock, Process};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
+    metrics::{MetricType, family::Family, gauge::ConstGauge, gauge::Gauge},
+};
+
+use super::{actual, decide::Force, work::Known};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, EncodeLabelSet)]
+struct InUse {
+    node: String,
+    volume_plugin: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, EncodeLabelSet)]
+struct State {
+    plugin_name: String,
+    state: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Operation {
+    operation: &'static str,
+}
+
+#[derive(Clone)]
+pub(super) struct Metrics {
+    // The name has no `_total`, which a counter would get here.
+    forced: Family<Reason, Gauge>,
+}
+
+impl Metrics {
+    pub(super) fn register(process: &Process, known: &Known) -> Self {
+        let metrics = Self {
+            forced: Family::default(),
+        };
+        let mut registry = process.metrics.registry();
+        registry.register(
+            "attach_detach_controller_attachdetach_controller_forced_detaches",
+            "Number of times the A/D Controller performed a forced detach",
+            metrics.forced.clone(),
+        );
+        registry.register_collector(Box::new(Standings {
+            known: known.clone(),
+            clock: process.clock,
+        }));
+        metrics
+    }
+
+    pub(super) fn forced(&self, force: Force) {
+        let reason = match force {
+            Force::OutOfService => "out-of-service",
+            Force::Timeout => "timeout",
+        };
+        self.forced.get_or_create(&Reason { reason }).inc();
+    }
+}
+
+/// What is counted when it is asked for.
+struct Standings {
+    known: Known,
+    clock: Clock,
+}
+
+impl fmt::Debug for Standings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Standings")
+    }
+}
+
+fn plugin(driver: &str) -> String {
+    format!("kubernetes.io/csi:{driver}")
+}
+
+impl Standings {
+    /// The drivers of a pod's volumes, one for each volume.
+    fn drivers(&self, pod: &Pod) -> Vec<String> {
+        let namespace = &pod.metadata.namespace;
+        let claimed = pod.claims().filter_map(|(_, key)| {
+            let claim = self.known.claims.get(&key)?;
+            let volume = self.known.volumes.named(&claim.spec.volume_name)?;
+            let bound = super::desired::is_bound(&claim, &volume);
+            bound.then(|| Some(migration::source(&volume)?.driver.clone()))?
+        });
+        let own = pod.spec.volumes.iter().filter_map(|volume| {
+            let own = volume.csi.as_ref().map(|csi| csi.driver.clone());
+            let old = || Some(migration::inline(volume, namespace).ok()??.spec.csi?.driver);
+            own.or_else(old)
+        });
+        claimed.chain(own).collect()
+    }
+
+    fn in_use(&self) -> BTreeMap<InUse, i64> {
+        let mut counts = BTreeMap::new();
+        for pod in self.known.pods.all() {
+            if !pod.is_placed() {
+                continue;
+            }
+            for driver in self.drivers(&pod) {
+                let node = pod.spec.node_name.clone();
+                let volume_plugin = plugin(&driver);
+                *counts
+                    .entry(InUse {
+                        node,
+                        volume_plugin,
+                    })
+                    .or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    fn totals(&self) -> BTreeMap<State, i64> {
+        let mut counts = BTreeMap::new();
+        for unique in self.known.all() {
+            let Some((driver, _)) = actual::parts(&unique) else {
+                continue;
+            };
+            let wishes = self.known.grantable(self.known.unit(&unique).wishes);
+            let wished = i64::try_from(wishes.len()).unwrap_or(i64::MAX);
+            if wished > 0 && self.known.is_attachable(driver) {
+                let state = State {
+                    plugin_name: plugin(driver),
+                    state: "desired_state_of_world",
+                };
+                *counts.entry(state).or_default() += wished;
+            }
+        }
+        for attachment in self.known.attachments.all() {
+            let state = State {
+                plugin_name: plugin(&attachment.spec.attacher),
+                state: "actual_state_of_world",
+            };
+            *counts.entry(state).or_default() += 1;
+        }
+        counts
+    }
+
+    /// How many are under way, and for how many seconds the oldest of them.
+    fn pending(&self) -> [(Operation, i64, f64); 2] {
+        let attachments = self.known.attachments.all();
+        let now = self.clock.now();
+        let waiting = |operation, since: fn(&VolumeAttachment) -> Option<jiff::Timestamp>| {
+            let since = attachments.iter().filter_map(|a| since(a));
+            let ages = since.map(|since| now.duration_since(since).as_secs_f64());
+            let ages: Vec<f64> = ages.collect();
+            let count = i64::try_from(ages.len()).unwrap_or(i64::MAX);
+            let oldest = ages.into_iter().fold(0.0, f64::max);
+            (Operation { operation }, count, oldest)
+        };
+        [
+            waiting("attach", |a| {
+                let under_way = !a.status.attached && !a.metadata.is_deleting();
+                a.metadata.creation_timestamp.filter(|_| under_way)
+            }),
+            waiting("detach", |a| a.metadata.deletion_timestamp),
+        ]
+    }
+}
+
+impl Collector for Standings {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let gauge = MetricType::Gauge;
+        let mut family = encoder.encode_descriptor(
+            "storage_count_attachable_volumes_in_use",
+            "Measure number of volumes in use",
+            None,
+            gauge,
+        )?;
+        for (labels, count) in self.in_use() {
+            ConstGauge::new(count).encode(family.encode_family(&labels)?)?;
+        }
+        let mut family = encoder.encode_descriptor(
+            "attachdetach_controller_total_volumes",
+            "Number of volumes in A/D Controller",
+            None,
+            gauge,
+        )?;
+        for (labels, count) in self.totals() {
+            ConstGauge::new(count).encode(family.encode_family(&labels)?)?;
+        }
+        let pending = self.pending();
+        let mut family = encoder.encode_descriptor(
+            "orlop_attach_detach_pending",
+            "Attachments that are asked for and not made, or given back and not gone",
+            None,
+            gauge,
+        )?;
+        for (labels, count, _) in &pending {
+            ConstGauge::new(*count).encode(family.encode_family(labels)?)?;
+        }
+        let mut family = encoder.encode_descriptor(
+            "orlop_attach_detach_oldest_pending_seconds",
+            "How long the oldest of them has waited",
+            None,
+            gauge,
+        )?;
+        for (labels, _, oldest) in &pending {
+            ConstGauge::new(*oldest).encode(family.encode_family(labels)?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,267 @@
+//! What is known: the caches, and what is looked up in them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use orlop_model::{
+    Claim, CsiDriver, CsiNode, Node, Pod, Volume, VolumeAttachment, access, matching, migration,
+    pod, volume::CsiSource,
+};
+use orlop_runtime::{Cache, Index, Process};
+
+use super::super::{
+    actual,
+    desired::{self, Wish, Wishes},
+};
+
+/// The caches and their indexes.
+#[derive(Clone)]
+pub(in super::super) struct Known {
+    pub(in super::super) pods: Cache<Pod>,
+    pub(in super::super) claims: Cache<Claim>,
+    pub(in super::super) volumes: Cache<Volume>,
+    pub(super) nodes: Cache<Node>,
+    pub(super) drivers: Cache<CsiDriver>,
+    pub(super) csi_nodes: Cache<CsiNode>,
+    pub(in super::super) attachments: Cache<VolumeAttachment>,
+    pods_by_claim: Index<Pod>,
+    pub(super) pods_by_node: Index<Pod>,
+    pods_by_inline: Index<Pod>,
+    volumes_by_claim: Index<Volume>,
+    attachments_by_volume: Index<VolumeAttachment>,
+    attachments_by_inline: Index<VolumeAttachment>,
+    pub(super) attachments_by_node: Index<VolumeAttachment>,
+    /// The volumes of each storage that is wanted or attached, by its unique name. More than
+    /// one object may name the same storage; an index of all objects would cost far more.
+    named: Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>,
+}
+
+/// Some storage, and all that concerns it.
+pub(in super::super) struct Unit {
+    pub(super) exclusive: bool,
+    /// Also of nodes that are gone or do it themselves.
+    pub(in super::super) wishes: Vec<Wish>,
+    pub(super) attachments: Vec<Arc<VolumeAttachment>>,
+}
+
+fn volume_of(attachment: &VolumeAttachment) -> Vec<String> {
+    let name = &attachment.spec.source.persistent_volume_name;
+    name.iter().cloned().collect()
+}
+
+fn inline_of(attachment: &VolumeAttachment) -> Vec<String> {
+    let csi = inline_csi(attachment);
+    csi.map(|csi| unique(csi)).into_iter().collect()
+}
+
+fn inline_csi(attachment: &VolumeAttachment) -> Option<&CsiSource> {
+    let spec = attachment.spec.source.inline_volume_spec.as_ref()?;
+    spec.csi.as_ref()
+}
+
+fn unique(csi: &CsiSource) -> String {
+    orlop_model::well_known::unique_volume_name(&csi.driver, &csi.volume_handle)
+}
+
+fn node_of(attachment: &VolumeAttachment) -> Vec<String> {
+    vec![attachment.spec.node_name.clone()]
+}
+
+fn own_volumes(pod: &Pod) -> Vec<String> {
+    let namespace = &pod.metadata.namespace;
+    let volumes = pod.spec.volumes.iter();
+    volumes
+        .filter_map(|volume| migration::inline_unique_name(volume, namespace))
+        .collect()
+}
+
+impl Known {
+    pub(super) fn new(process: &Process) -> Self {
+        let pods = process.cache::<Pod>();
+        let volumes = process.cache::<Volume>();
+        let attachments = process.cache::<VolumeAttachment>();
+        Self {
+            claims: process.cache(),
+            nodes: process.cache(),
+            drivers: process.cache(),
+            csi_nodes: process.cache(),
+            pods_by_claim: pods.index(pod::BY_CLAIM, pod::claims_used),
+            pods_by_node: pods.index(pod::BY_NODE, pod::node_used),
+            pods_by_inline: pods.index("attach-detach/inline", own_volumes),
+            volumes_by_claim: volumes.index(matching::BY_CLAIMANT, matching::claimant),
+            attachments_by_volume: attachments.index("attach-detach/volume", volume_of),
+            attachments_by_inline: attachments.index("attach-detach/inline", inline_of),
+            attachments_by_node: attachments.index("attach-detach/node", node_of),
+            named: Arc::default(),
+            pods,
+            volumes,
+            attachments,
+        }
+    }
+
+    pub(super) async fn synced(&self) {
+        self.pods.synced().await;
+        self.claims.synced().await;
+        self.volumes.synced().await;
+        self.nodes.synced().await;
+        self.drivers.synced().await;
+        self.csi_nodes.synced().await;
+        self.attachments.synced().await;
+    }
+
+    fn named(&self) -> MutexGuard<'_, BTreeMap<String, BTreeSet<String>>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of a volume, and tells what storage it names.
+    pub(super) fn note(&self, volume: &Volume) -> Option<String> {
+        let unique = volume.unique_name()?;
+        let mut named = self.named();
+        let names = named.entry(unique.clone()).or_default();
+        names.insert(volume.metadata.name.clone());
+        Some(unique)
+    }
+
+    /// Lets go of storage that nobody wants and that is attached nowhere.
+    pub(super) fn forget(&self, unique: &str) {
+        self.named().remove(unique);
+    }
+
+    /// All storage that is wanted or attached.
+    pub(in super::super) fn all(&self) -> Vec<String> {
+        self.named().keys().cloned().collect()
+    }
+
+    /// Whether the volume is wanted or attached, or may be.
+    pub(super) fn concerns(&self, volume: &Volume) -> bool {
+        let name = &volume.metadata.name;
+        let owner = volume.spec.claim_ref.as_ref();
+        let used = |key: String| !self.pods_by_claim.get(&key).is_empty();
+        owner.is_some_and(|owner| used(owner.key().to_string()))
+            || !self.attachments_by_volume.get(name).is_empty()
+    }
+
+    /// The storage that a pod wants.
+    pub(super) fn storage_of(&self, pod: &Pod) -> Vec<String> {
+        let claims = pod.claims().map(|(_, key)| key.to_string());
+        let volumes = claims.flat_map(|key| self.volumes_by_claim.get(&key));
+        let mut all: Vec<String> = volumes.filter_map(|volume| self.note(&volume)).collect();
+        let own = own_volumes(pod);
+        for unique in &own {
+            self.named().entry(unique.clone()).or_default();
+        }
+        all.extend(own);
+        all
+    }
+
+    /// What an attachment attaches, in its driver's words.
+    pub(super) fn source_of(&self, attachment: &VolumeAttachment) -> Option<CsiSource> {
+        if let Some(csi) = inline_csi(attachment) {
+            return Some(csi.clone());
+        }
+        let volume = self.volumes.named(attachment.volume_name())?;
+        migration::source(&volume).map(std::borrow::Cow::into_owned)
+    }
+
+    /// The storage of an attachment, as long as that is known.
+    pub(in super::super) fn storage(&self, attachment: &VolumeAttachment) -> Option<String> {
+        self.source_of(attachment).map(|csi| unique(&csi))
+    }
+
+    /// Whether its driver wants the storage attached at all.
+    pub(in super::super) fn is_attachable(&self, driver: &str) -> bool {
+        let driver = self.drivers.named(driver);
+        driver.is_none_or(|driver| driver.attach_required())
+    }
+
+    /// All that concerns some storage.
+    pub(in super::super) fn unit(&self, unique: &str) -> Unit {
+        let names = self.named().get(unique).cloned().unwrap_or_default();
+        let volumes = names.iter().filter_map(|name| self.volumes.named(name));
+        // An object may have been made anew, for other storage.
+        let volumes: Vec<Arc<Volume>> = volumes
+            .map(migration::in_the_drivers_words)
+            .filter(|volume| volume.unique_name().as_deref() == Some(unique))
+            .collect();
+        let mut wishes: Vec<Wish> = volumes.iter().flat_map(|v| self.wishers(v)).collect();
+        wishes.extend(self.own(unique));
+        let mut attachments = self.attachments_by_inline.get(unique);
+        for name in &names {
+            attachments.extend(self.attachments_by_volume.get(name));
+        }
+        // Also those to the same storage, made when its object had another name.
+        if let Some((driver, handle)) = actual::parts(unique) {
+            let nodes: BTreeSet<&String> = wishes.iter().map(|w| &w.pod.spec.node_name).collect();
+            attachments.extend(nodes.into_iter().filter_map(|node| {
+                let name = actual::attachment_name(driver, handle, node);
+                self.attachments.named(&name)
+            }));
+        }
+        attachments.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        attachments.dedup_by(|a, b| a.metadata.name == b.metadata.name);
+        let own = wishes.iter().filter(|wish| wish.inline);
+        let mut specs = volumes.iter().chain(own.map(|wish| &wish.volume));
+        Unit {
+            exclusive: specs.any(|v| !access::allows_many_nodes(&v.spec.access_modes)),
+            wishes,
+            attachments,
+        }
+    }
+
+    /// The pods that want a volume on a node.
+    fn wishers(&self, volume: &Arc<Volume>) -> Vec<Wish> {
+        let claim = volume.spec.claim_ref.as_ref();
+        let claim = claim.and_then(|owner| self.claims.get(&owner.key()));
+        let Some(claim) = claim.filter(|claim| desired::is_bound(claim, volume)) else {
+            return Vec::new();
+        };
+        let key = orlop_model::Kind::key(&*claim).to_string();
+        let pods = self.pods_by_claim.get(&key).into_iter();
+        let wish = |pod| Wish {
+            pod,
+            volume: volume.clone(),
+            inline: false,
+        };
+        pods.filter(|pod| self.wants(pod)).map(wish).collect()
+    }
+
+    /// The pods whose own volume it is.
+    fn own(&self, unique: &str) -> Vec<Wish> {
+        let mut wishes = Vec::new();
+        for pod in self.pods_by_inline.get(unique) {
+            if !self.wants(&pod) {
+                continue;
+            }
+            let namespace = &pod.metadata.namespace;
+            let all = pod.spec.volumes.iter();
+            let all = all.filter_map(|volume| migration::inline(volume, namespace).ok()?);
+            let found = all.filter(|volume| volume.unique_name().as_deref() == Some(unique));
+            wishes.extend(found.take(1).map(|volume| Wish {
+                pod: pod.clone(),
+                volume: Arc::new(volume),
+                inline: true,
+            }));
+        }
+        wishes
+    }
+
+    fn wants(&self, pod: &Pod) -> bool {
+        let node = self.nodes.named(&pod.spec.node_name);
+        desired::wants(pod, node.as_deref())
+    }
+
+    /// Those wishes that are ours to grant: of nodes that exist and leave attaching to us.
+    pub(in super::super) fn grantable(&self, wishes: Vec<Wish>) -> Wishes {
+        let mut by_node = Wishes::new();
+        for wish in wishes {
+            let node = self.nodes.named(&wish.pod.spec.node_name);
+            if node.is_some_and(|node| actual::is_managed(&node)) {
+                let name = wish.pod.spec.node_name.clone();
+                by_node.entry(name).or_default().push(wish);
+            }
+        }
+        by_node
+    }
+}

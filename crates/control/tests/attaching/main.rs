@@ -1,0 +1,8 @@
+//! Attach-detach alone, on the embedded API server, with nodes and an attacher that are played by
+//! the test.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't go on says where")]
+
+mod lanes;
+mod stage;
+mod stories;
