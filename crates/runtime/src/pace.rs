@@ -39,6 +39,8 @@ pub(crate) enum Answer {
 pub(crate) struct Pace {
     state: Arc<Mutex<State>>,
     wake: Arc<Notify>,
+    /// Held by the one who is next: who comes later doesn't slip in before those who wait.
+    door: Arc<tokio::sync::Mutex<()>>,
 }
 
 struct State {
@@ -64,6 +66,7 @@ impl Default for Pace {
         Self {
             state: Arc::new(Mutex::new(state)),
             wake: Arc::default(),
+            door: Arc::default(),
         }
     }
 }
@@ -122,14 +125,13 @@ impl Pace {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a place.
+    /// Waits for a place, behind those who came before.
     pub(crate) async fn enter(&self) -> Place {
+        let _next = self.door.lock().await;
         loop {
             let turn = self.lock().turn(Instant::now());
             match turn {
                 Turn::Now => {
-                    // There may be room for more than one of those who wait.
-                    self.wake.notify_one();
                     return Place {
                         pace: self.clone(),
                         since: Instant::now(),
@@ -215,6 +217,31 @@ mod tests {
         let before = pace.lock().limit;
         send(&pace, 500, 900 * MS, Answer::Good).await;
         assert_eq!(pace.lock().limit, before);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_first_is_served_first() {
+        let pace = Pace::default();
+        let second = 1000 * MS;
+        // As many as there are places send one after the other, without a pause.
+        let busy = async {
+            let one = || async {
+                for _ in 0..20 {
+                    let place = pace.enter().await;
+                    tokio::time::sleep(second).await;
+                    place.answered(Answer::Good);
+                }
+            };
+            join_all((0..64).map(|_| one())).await;
+        };
+        let late = async {
+            tokio::time::sleep(3 * second).await;
+            let came = Instant::now();
+            drop(pace.enter().await);
+            came.elapsed()
+        };
+        let (_, waited) = futures::join!(busy, late);
+        assert!(waited <= 2 * second, "it waited for {waited:?}");
     }
 
     #[tokio::test(start_paused = true)]
