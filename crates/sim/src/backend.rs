@@ -266,6 +266,13 @@ impl Backend {
         Ok(())
     }
 
+    /// A node has lost its power: what it had mounted is not mounted any more.
+    pub fn lose(&mut self, node: &str) {
+        for volume in self.volumes.values_mut() {
+            volume.nodes.remove(node);
+        }
+    }
+
     /// Stages a volume on a node.
     pub fn stage(&mut self, spot: Spot<'_>) -> Result<(), Refusal> {
         let Spot {

@@ -108,6 +108,11 @@ impl FakeDriver {
         look(&self.lock().backend)
     }
 
+    /// A node has lost its power.
+    pub fn lose(&self, node: &str) {
+        self.lock().backend.lose(node);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -47,6 +47,8 @@ pub struct Scenario {
     pub nodes: u8,
     /// Whether every node can reach every volume.
     pub anywhere: bool,
+    /// Attach-detach's role, as it is or as it may be asked to be.
+    pub attach_detach: StartRole,
     /// The provisioner's role: the real one, or a worse one to see whether it is noticed.
     pub provisioner: StartSidecar,
     /// The resizer's role, likewise.
@@ -68,6 +70,7 @@ impl Scenario {
             troubles: Troubles::new(),
             nodes: 1,
             anywhere: false,
+            attach_detach: orlop_control::attach_detach::start,
             provisioner: roles::provisioner,
             resizer: roles::resizer,
             snapshots: None,
@@ -94,6 +97,15 @@ impl Scenario {
     pub fn anywhere(self) -> Self {
         Self {
             anywhere: true,
+            ..self
+        }
+    }
+
+    /// With another attach-detach.
+    #[must_use]
+    pub fn attach_detach(self, attach_detach: StartRole) -> Self {
+        Self {
+            attach_detach,
             ..self
         }
     }
@@ -225,6 +237,7 @@ pub fn run(scenario: &Scenario, plan: &Plan, seed: u64) -> Report {
             seed,
         },
         nodes: scenario.nodes,
+        attach_detach: scenario.attach_detach,
         provisioner: scenario.provisioner,
         resizer: scenario.resizer,
         snapshots: scenario.snapshots,

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use crate::driver::{self, FakeDriver};
 use crate::witness::{Objects, Witness};
+use crate::world::machines::Machines;
 
+mod machines;
 mod snapshots;
 
 /// How long the user waits, in simulated time, before saying that something is stuck.
@@ -35,6 +37,7 @@ pub struct User {
     pub(crate) cluster: Cluster,
     pub(crate) witness: Witness,
     pub(crate) driver: FakeDriver,
+    pub(crate) machines: Machines,
 }
 
 impl User {

@@ -3,7 +3,7 @@
 //! Everything that a restart must find again lives outside of the processes: the API
 //! server's store, the driver's backend and the folders of the nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,7 +22,9 @@ use crate::trace::Trace;
 use crate::user::User;
 use crate::wire::{Birth, Call, Ledger, Meddling, Wire};
 use crate::witness::Witness;
+use machines::Machines;
 
+pub(crate) mod machines;
 pub(crate) mod roles;
 mod runner;
 
@@ -46,6 +48,8 @@ pub struct Making {
     pub temper: Temper,
     /// How many nodes there are.
     pub nodes: u8,
+    /// Attach-detach's role.
+    pub attach_detach: StartRole,
     /// The provisioner's role.
     pub provisioner: StartSidecar,
     /// The resizer's role.
@@ -89,12 +93,15 @@ struct Inner {
     turns: Option<Turns>,
     nodes: BTreeMap<Member, roles::NodePlace>,
     ledgers: BTreeMap<Member, Ledger>,
+    attach_detach: StartRole,
     provisioner: StartSidecar,
     resizer: StartSidecar,
     snapshots: Option<Snapshots>,
     meddling: Option<Script>,
     deaths: mpsc::UnboundedSender<(Member, Fault)>,
     lives: Mutex<BTreeMap<Member, Process>>,
+    /// Nodes that don't come back by themselves.
+    away: Mutex<BTreeSet<Member>>,
 }
 
 impl World {
@@ -106,6 +113,7 @@ impl World {
             plan,
             temper,
             nodes,
+            attach_detach,
             provisioner,
             resizer,
             snapshots,
@@ -159,12 +167,14 @@ impl World {
             witness,
             driver,
             clock,
+            attach_detach,
             provisioner,
             resizer,
             snapshots,
             meddling,
             deaths,
             lives: Mutex::default(),
+            away: Mutex::default(),
         };
         let world = Self {
             inner: Arc::new(inner),
@@ -183,6 +193,7 @@ impl World {
             cluster: Cluster::new(client),
             witness: self.inner.witness.clone(),
             driver: self.inner.driver.clone(),
+            machines: Machines(Arc::downgrade(&self.inner)),
         }
     }
 
@@ -278,6 +289,9 @@ impl World {
 
     fn revive(&self, member: Member, in_the_past: bool) {
         let inner = &self.inner;
+        if self.away().contains(&member) {
+            return;
+        }
         let birth = Birth {
             deaths: inner.deaths.clone(),
             meddling: self.meddling(),
@@ -287,7 +301,7 @@ impl World {
         let client = wire.client(inner.server.service(), inner.witness.clone());
         let process = Process::new(client, inner.clock);
         match member {
-            Member::Control => roles::control(&process),
+            Member::Control => roles::control(&process, inner.attach_detach),
             Member::Scheduler => roles::scheduler(&process),
             Member::Provisioner => (inner.provisioner)(&process, self.controller(&wire)),
             Member::Attacher => roles::attacher(&process, self.controller(&wire)),
@@ -313,6 +327,13 @@ impl World {
             Some(turns) => driver.with_turns(turns.clone()),
             None => driver,
         }
+    }
+
+    fn away(&self) -> std::sync::MutexGuard<'_, BTreeSet<Member>> {
+        self.inner
+            .away
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lives(&self) -> std::sync::MutexGuard<'_, BTreeMap<Member, Process>> {

@@ -85,6 +85,8 @@ pub(super) fn status(pod: &Pod, uid: &PodUid, record: &Record, view: &View) -> P
         start_time: pod.status.start_time.or(record.seen_at.map(seconds)),
         init_container_statuses: init,
         container_statuses: main,
+        // There are none here.
+        ephemeral_container_statuses: Vec::new(),
     }
 }
 

@@ -9,13 +9,13 @@ use orlop_node::{
 };
 use orlop_runtime::Process;
 
-use super::runner::FakeRunner;
+use super::{StartRole, runner::FakeRunner};
 use crate::driver;
 use crate::wire::Wire;
 
-pub(super) fn control(process: &Process) {
+pub(super) fn control(process: &Process, attach_detach: StartRole) {
     orlop_control::binder::start(process);
-    orlop_control::attach_detach::start(process);
+    attach_detach(process);
     orlop_control::protection::start(process);
     orlop_control::ephemeral::start(process);
     orlop_control::expand::start(process);
@@ -66,6 +66,11 @@ impl NodePlace {
             socket,
             runner,
         }
+    }
+
+    /// The machine has no power any more: nothing on it runs.
+    pub(super) fn go_dark(&self) {
+        self.runner.go_dark();
     }
 
     pub(super) fn start(&self, process: &Process, wire: &Wire) {

@@ -44,6 +44,13 @@ impl FakeRunner {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// All containers end at once, and nothing is left of them.
+    pub(super) fn go_dark(&self) {
+        for (_, container) in std::mem::take(&mut *self.containers()) {
+            end(&container, 9);
+        }
+    }
+
     fn find(&self, id: &ContainerId) -> Found {
         match self.containers().get(id) {
             None => Found::Nothing,

@@ -77,7 +77,7 @@ impl Audit {
         let (policy, log) = (folder.join("audit.json"), folder.join("audit.log"));
         // Whoever looks for the users of a claim asks for pods.
         let mut resources = ["events", "pods", "secrets"].map(str::to_owned).to_vec();
-        for name in ["persistentvolumeclaims", "persistentvolumes"] {
+        for name in ["persistentvolumeclaims", "persistentvolumes", "nodes"] {
             resources.extend([name.to_owned(), format!("{name}/*")]);
         }
         let rules = json!({

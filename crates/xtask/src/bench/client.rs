@@ -94,13 +94,17 @@ impl Connection {
         path: &str,
         body: Bytes,
     ) -> Result<Response<Incoming>> {
+        let kind = match method {
+            Method::PATCH => "application/merge-patch+json",
+            _ => "application/json",
+        };
         self.sender.ready().await?;
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header(header::HOST, &self.host)
             .header(header::ACCEPT, "application/json")
-            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::CONTENT_TYPE, kind)
             .header(header::USER_AGENT, "bench/1")
             .body(Full::new(body))?;
         Ok(self.sender.send_request(request).await?)

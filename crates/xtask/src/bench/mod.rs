@@ -9,6 +9,7 @@
 
 mod audit;
 mod client;
+mod control;
 mod figures;
 mod lives;
 mod load;
@@ -55,6 +56,8 @@ pub(crate) enum What {
     },
     /// The sidecars and the binder beside the Go ones, on one API server with one driver.
     Sidecars(sidecars::Wanted),
+    /// Binder and attach-detach beside kube-controller-manager's, on one API server.
+    Control(control::Wanted),
 }
 
 /// Who is measured.
@@ -113,6 +116,13 @@ enum Work {
         step: lives::Step,
         prefix: String,
         count: usize,
+    },
+    /// Lead claims and pods through a phase of what binder and attach-detach do.
+    Control {
+        phase: control::Phase,
+        prefix: String,
+        count: usize,
+        nodes: usize,
     },
     /// Time creates and their events with and without a crowd of watchers.
     Crowd {
@@ -183,6 +193,19 @@ pub(crate) async fn be_client(client: Client) -> Result<ExitCode> {
             prefix,
             count,
         } => lives::lead(&server, step, &prefix, count).await?,
+        Work::Control {
+            phase,
+            prefix,
+            count,
+            nodes,
+        } => {
+            let extent = control::Extent {
+                prefix: &prefix,
+                count,
+                nodes,
+            };
+            control::lead(&server, phase, extent).await?
+        }
         Work::Crowd {
             idle,
             stuck,
@@ -201,6 +224,7 @@ pub(crate) async fn run(what: What) -> Result<ExitCode> {
     match what {
         What::Apiserver { brief, only, crowd } => apiserver(brief, only, crowd).await,
         What::Sidecars(wanted) => sidecars::run(&wanted).await,
+        What::Control(wanted) => control::run(&wanted).await,
     }
 }
 

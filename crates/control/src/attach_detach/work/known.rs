@@ -53,7 +53,7 @@ fn volume_of(attachment: &VolumeAttachment) -> Vec<String> {
 
 fn inline_of(attachment: &VolumeAttachment) -> Vec<String> {
     let csi = inline_csi(attachment);
-    csi.map(|csi| unique(csi)).into_iter().collect()
+    csi.map(unique).into_iter().collect()
 }
 
 fn inline_csi(attachment: &VolumeAttachment) -> Option<&CsiSource> {
