@@ -115,7 +115,10 @@ pub fn check<'a>(
     let class = class.ok_or_else(|| BadClass::Missing(name.to_owned()))?;
     match class.reclaim_policy {
         Some(ReclaimPolicy::Recycle) => Err(BadClass::Recycle(name.to_owned())),
-        Some(ReclaimPolicy::Delete | ReclaimPolicy::Retain) | None => Ok(class),
+        // What is unknown is kept, as with Retain.
+        Some(ReclaimPolicy::Delete | ReclaimPolicy::Retain | ReclaimPolicy::Unknown) | None => {
+            Ok(class)
+        }
     }
 }
 

@@ -63,7 +63,7 @@ enum State {
 fn state(volume: &Volume) -> State {
     match volume.phase() {
         VolumePhase::Released | VolumePhase::Failed => match volume.reclaim_policy() {
-            ReclaimPolicy::Retain => State::Kept,
+            ReclaimPolicy::Retain | ReclaimPolicy::Unknown => State::Kept,
             ReclaimPolicy::Recycle => State::Recycled,
             ReclaimPolicy::Delete => match Record::of(volume) {
                 Some(record) if record.clean => State::Clean,
@@ -76,7 +76,7 @@ fn state(volume: &Volume) -> State {
             Some(claim) if !claim.uid.is_empty() => State::Used,
             Some(_) | None => match volume.reclaim_policy() {
                 // A person may have taken the claim off and left the data.
-                ReclaimPolicy::Retain => State::Kept,
+                ReclaimPolicy::Retain | ReclaimPolicy::Unknown => State::Kept,
                 ReclaimPolicy::Delete | ReclaimPolicy::Recycle => State::Unused,
             },
         },
