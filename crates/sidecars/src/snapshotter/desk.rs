@@ -80,6 +80,8 @@ impl<K: Content> Desk<K> {
                     let still = decide(&now.view()) == Step::LetGo;
                     still.then(|| without_finalizer(now, K::NAMES.finalizer))?
                 };
+                // Nothing is there, or it is on record.
+                self.under_way.over(&content.key());
                 self.take(insist(&self.cluster, content, let_go).await?);
                 Ok(Outcome::Done)
             }
@@ -103,7 +105,9 @@ impl<K: Content> Desk<K> {
         let Some(content) = self.begin(content).await? else {
             return Ok(AGAIN);
         };
-        self.under_way.begun(&content);
+        if !content.view().handle {
+            self.under_way.begun(&content);
+        }
         match K::cut(self, &content, order).await {
             Ok(told) => {
                 info!(content = %content.key(), volumes = content.volumes(), "cut");
@@ -327,6 +331,7 @@ impl<K: Content> Desk<K> {
             return say(text, of_call(&error));
         }
         info!(content = %content.key(), "deleted");
+        self.under_way.over(&content.key());
         let let_go = |now: &K| without_finalizer(now, K::NAMES.finalizer);
         self.take(insist(&self.cluster, &content, let_go).await?);
         Ok(Outcome::Done)
