@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::metadata::key_fault;
+use super::metadata::{QUALIFIED_NAME, key_fault};
 use crate::refusal::FieldError;
 use crate::registry::text;
 
@@ -145,6 +145,9 @@ fn validate_words(event: &Value, came: Came) -> Vec<FieldError> {
     }
     if let Some(fault) = key_fault(by) {
         errors.push(FieldError::invalid(reporter, &json!(by), fault));
+    }
+    if by.is_empty() {
+        errors.push(FieldError::invalid(reporter, &json!(by), QUALIFIED_NAME));
     }
     for (field, required, most) in [
         ("reportingInstance", true, WORD),

@@ -115,7 +115,7 @@ pub(super) fn validate_change(before: &Value, after: &Value) -> Vec<FieldError> 
     vec![FieldError::forbidden("metadata.finalizers", detail)]
 }
 
-const QUALIFIED_NAME: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', \
+pub(super) const QUALIFIED_NAME: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', \
     and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
     '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 

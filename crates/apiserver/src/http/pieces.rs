@@ -63,6 +63,13 @@ impl Pieces {
         let item_head = format!(r#"{{"apiVersion":"{api_version}","kind":"{item}","#);
         let add = move |object: &Stored, first: bool, piece: &mut Vec<u8>| {
             separate(first, piece);
+            if kind.custom.is_none() && !object.is_served_as_stored(kind) {
+                let mut item = object.parsed(kind);
+                if let Some(fields) = item.as_object_mut() {
+                    fields.retain(|name, _| !matches!(name.as_str(), "apiVersion" | "kind"));
+                }
+                return piece.extend_from_slice(item.to_string().as_bytes());
+            }
             let text = object.text(kind);
             let head = kind.custom.is_none().then_some(item_head.as_bytes());
             match head.and_then(|head| text.strip_prefix(head)) {

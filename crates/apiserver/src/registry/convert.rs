@@ -21,6 +21,9 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
     ("lastTimestamp", "deprecatedLastTimestamp"),
 ];
 
+/// Who reports an event.
+const NAMES: [&str; 2] = ["reportingController", "reportingInstance"];
+
 fn is_new_event(kind: &KindInfo) -> bool {
     kind.group == "events.k8s.io"
 }
@@ -105,6 +108,10 @@ pub(crate) fn to_served<'v>(kind: &KindInfo, object: Cow<'v, Value>) -> Cow<'v, 
     let mut object = object.into_owned();
     rename(&mut object, EVENT_FIELDS.iter().copied());
     object["apiVersion"] = kind.api_version().into();
+    if let Some(fields) = object.as_object_mut() {
+        // Those that the core group always has.
+        fields.retain(|name, value| !(NAMES.contains(&name.as_str()) && value == ""));
+    }
     Cow::Owned(object)
 }
 
@@ -123,6 +130,21 @@ pub(crate) fn to_stored(kind: &KindInfo, mut object: Value) -> Value {
         object["apiVersion"] = "v1".into();
     }
     object
+}
+
+/// Changes an object that is in its stored form in the one that it is served in.
+pub(crate) fn as_served(
+    kind: &'static KindInfo,
+    mut object: Value,
+    change: impl FnOnce(&mut Value),
+) -> Value {
+    if !is_new_event(kind) {
+        change(&mut object);
+        return object;
+    }
+    let mut served = to_served(kind, Cow::Owned(object)).into_owned();
+    change(&mut served);
+    to_stored(kind, served)
 }
 
 fn rename<'n>(object: &mut Value, names: impl Iterator<Item = (&'n str, &'n str)>) {

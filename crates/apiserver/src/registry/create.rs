@@ -180,7 +180,9 @@ impl Registry {
             };
             // What admission adds below is nobody's: a client that applies its own part
             // later must not take it away.
-            patch::track_update(kind, None, &mut object, update);
+            object = convert::as_served(target.kind, object, |object| {
+                patch::track_update(target.kind, None, object, update);
+            });
         }
         admission::admit_create(&self.store.read(), target, &mut object)?;
         if self.gives_account(kind) {
@@ -207,7 +209,7 @@ impl Registry {
         let mut errors = name_errors(kind, &object);
         errors.extend(admission::validate_create(target.kind, &object));
         if !errors.is_empty() {
-            return Err(Refusal::invalid(target.kind, &target.name, &errors));
+            return Err(Refusal::invalid(kind, &target.name, &errors));
         }
         Ok(object)
     }

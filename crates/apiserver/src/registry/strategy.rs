@@ -22,6 +22,7 @@ pub(super) fn before_create(kind: &KindInfo, object: &mut Value, now: &str) {
         ("apiextensions.k8s.io" | "scheduling.k8s.io", _) => {
             metadata(object).insert("generation".to_owned(), 1.into());
         }
+        ("", "Event") => fill_event(object),
         ("", "Pod") => {
             let qos = admission::qos_class(object);
             object["status"] = json!({ "phase": "Pending", "qosClass": qos });
@@ -82,6 +83,7 @@ pub(super) fn before_update(
     match (kind.group, kind.kind, part) {
         ("", "PersistentVolume", Part::Status) => stamp_phase(before, after, now),
         ("", "PersistentVolumeClaim", Part::Main) => mirror_source(section(after, "spec")),
+        ("", "Event", _) => fill_event(after),
         _ => {}
     }
     if kind.kind == "Namespace" && part == Part::Main {
@@ -253,4 +255,18 @@ pub(super) fn allows_unconditional_update(kind: &KindInfo) -> bool {
 /// Whether a PUT makes the object if it isn't there.
 pub(super) fn allows_create_on_update(kind: &KindInfo) -> bool {
     kind.custom.is_none() && matches!(kind.kind, "Lease" | "Event" | "Endpoints")
+}
+
+/// What every event of the original has, if empty.
+fn fill_event(event: &mut Value) {
+    for (field, empty) in [
+        ("involvedObject", json!({})),
+        ("source", json!({})),
+        ("reportingComponent", json!("")),
+        ("reportingInstance", json!("")),
+    ] {
+        if event[field].is_null() {
+            event[field] = empty;
+        }
+    }
 }

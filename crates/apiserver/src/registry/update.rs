@@ -251,7 +251,7 @@ impl Registry {
         admission::admit_update(&self.store.read(), target, part, (&before, &after))?;
         let errors = admission::validate_update(target.kind, part, &before, &after);
         if !errors.is_empty() {
-            return Err(Refusal::invalid(target.kind, &target.name, &errors));
+            return Err(Refusal::invalid(kind, &target.name, &errors));
         }
         // A binding is nobody's word on what the pod should be.
         if fields == Fields::Track && part != Part::Binding {
@@ -261,7 +261,9 @@ impl Registry {
                 subresource,
                 now: &now,
             };
-            patch::track_update(kind, Some(&before), &mut after, update);
+            after = convert::as_served(target.kind, after, |after| {
+                patch::track_update(target.kind, Some(&served), after, update);
+            });
         }
         self.fit_storage(target.kind, &mut after);
         super::metadata(&mut after).insert(

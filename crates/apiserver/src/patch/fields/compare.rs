@@ -5,9 +5,12 @@ use super::{Walk, step_to, walk};
 use crate::schema::Shape;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 /// A list that is there without anybody having set it.
 static EMPTY: Value = Value::Array(Vec::new());
+/// A structure that is.
+static NOTHING: LazyLock<Value> = LazyLock::new(|| Value::Object(serde_json::Map::new()));
 
 /// The difference between two objects.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -53,7 +56,9 @@ fn compare(
 ) {
     match walk(shape, before, after) {
         Walk::Leaf => {
-            if let (Some(before), Some(after)) = (before, after)
+            // What is always there is empty where nothing is said of it.
+            let present = || shape.always_present().then_some(&*NOTHING);
+            if let (Some(before), Some(after)) = (before.or_else(present), after.or_else(present))
                 && before != after
             {
                 found.modified.insert(path);
