@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use orlop_model::{
     Claim, Key, Kind, Secret, StorageClass, Volume, VolumeAttachment,
-    well_known::{PROVISIONED_BY, attacher_finalizer},
+    well_known::{PROVISIONED_BY, SELECTED_NODE, attacher_finalizer},
 };
 use orlop_runtime::Patch;
 use serde_json::json;
@@ -180,6 +180,28 @@ async fn a_claim_that_changes_between_two_tries_is_provisioned_all_the_same() {
         4,
         "nor is a wait cut short"
     );
+    assert_eq!(world.fake.state().volumes.len(), 1);
+}
+
+/// The same, by a change that makes for a look before the wait is over.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_looked_at_between_two_tries_is_not_forgotten() {
+    let mut world = World::new().await;
+    let lost = [Mishap::Do(Code::DeadlineExceeded); 3];
+    world.fake.state().create.extend(lost);
+    world.start(Fuse::never());
+    world.add_claim("fast").await;
+    world
+        .until("a try failed", |_, fake| async move {
+            Ok(fake.calls("CreateVolume") == 1)
+        })
+        .await;
+    sleep(Duration::from_millis(300)).await;
+    let placed = json!({"metadata": {"annotations": {SELECTED_NODE: "n1"}}});
+    let (key, placed) = (data(), Patch::Merge(placed));
+    let touched = world.cluster.patch::<Claim>(&key, &placed).await;
+    touched.expect("it is there");
+    world.until_settled().await;
     assert_eq!(world.fake.state().volumes.len(), 1);
 }
 

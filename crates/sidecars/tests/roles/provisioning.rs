@@ -315,6 +315,26 @@ async fn a_call_is_repeated_with_the_same_place_after_its_node_is_gone() {
     world.until_nothing_is_left().await;
 }
 
+/// The same of a claim that no node was chosen for: there the claim does not tell what was asked for.
+#[tokio::test(start_paused = true)]
+async fn a_call_is_repeated_with_the_same_places_after_a_node_came() {
+    let mut world = World::new().await;
+    world.fake.state().topology = true;
+    world.start(Fuse::never());
+    let lost = Mishap::Do(Code::DeadlineExceeded);
+    world.fake.state().create.push_back(lost);
+    world.add_claim("fast").await;
+    world
+        .until("the driver was asked", |_, fake| async move {
+            Ok(fake.calls("CreateVolume") == 1)
+        })
+        .await;
+    world.add_node("n2", "b").await;
+    // The driver answers other arguments with AlreadyExists, and then nothing would end.
+    world.until_settled().await;
+    assert_eq!(world.fake.calls("CreateVolume"), 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn secrets_reach_the_driver_and_nobody_else() {
     let mut world = World::new().await;

@@ -418,6 +418,7 @@ async fn a_hundred_failing_claims_are_all_told_and_all_recover() {
             Ok(claims.iter().all(|c| c.resize_status() == pending))
         })
         .await;
+    assert_eq!(world.panics(), [""; 0]);
 }
 
 /// external-resizer#471: a volume without a driver is nobody's business here, and no reason to
