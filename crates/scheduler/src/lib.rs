@@ -24,6 +24,8 @@ pub mod zone;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trials;
 
 pub use work::start;
 

@@ -1,5 +1,7 @@
 //! Which node a pod gets, in tables; and what a crash after any write leads to.
 
+mod originals;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use orlop_model::{

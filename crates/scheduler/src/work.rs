@@ -33,8 +33,8 @@ const AT_ONCE: usize = 16;
 /// After a write that came too late: the watch is about to tell.
 const SOON: Duration = Duration::from_millis(50);
 /// How long a volume that was made is taken off what its driver tells to be left, unless the
-/// driver tells anew. The original's sidecar looks once a minute.
-const HOLD: Duration = Duration::from_secs(60);
+/// driver tells anew, which sidecars do right after they made one.
+const HOLD: Duration = Duration::from_secs(10);
 
 /// What needs a look.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,9 +139,24 @@ impl Scheduler {
         self.csi_nodes.synced().await;
         self.capacities.synced().await;
         self.attachments.synced().await;
+        // What an earlier scheduler began is finished first: nobody else gets the rest of it.
+        for pod in self.pods.all() {
+            if assign::is_ours(&pod) && self.began(&pod) {
+                self.queue.add(Item::Pod(pod.key()));
+            }
+        }
         self.subscribe();
         let queue = self.queue.clone();
         work(queue, AT_ONCE, |item| self.turn(item)).await;
+    }
+
+    /// Whether something was written for a pod's claims.
+    fn began(&self, pod: &Pod) -> bool {
+        pod.claims().any(|(_, key)| {
+            let claim = self.claims.get(&key);
+            let told = claim.is_some_and(|c| c.is_fully_bound() || c.selected_node().is_some());
+            told || !self.claimed_volumes.get(&key.to_string()).is_empty()
+        })
     }
 
     fn subscribe(&self) {
