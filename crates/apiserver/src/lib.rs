@@ -53,7 +53,10 @@ use tokio::net::TcpListener;
 
 pub use access::{Signer, TokenKeyError, User};
 
-pub use crate::http::{ApiService, LogError, LogRequest, LogSource, LogStream};
+use crate::http::Sources;
+pub use crate::http::{
+    ApiService, LogError, LogRequest, LogSource, LogStream, NodeAnswer, NodeSource,
+};
 use access::Caller;
 pub use limits::Limits;
 pub use pki::{Pki, PkiError, Tls};
@@ -68,6 +71,8 @@ pub struct Config {
     pub storage: Storage,
     /// Who keeps the logs of containers, if anybody here does.
     pub logs: Option<Arc<dyn LogSource>>,
+    /// Who runs nodes that can be asked, if anybody here does.
+    pub nodes: Option<Arc<dyn NodeSource>>,
     /// The time for stamps. Timers follow tokio's clock.
     pub clock: Clock,
     /// Where uids and generated names come from.
@@ -86,6 +91,7 @@ impl Config {
         Self {
             storage,
             logs: None,
+            nodes: None,
             clock: Clock::default(),
             entropy: Entropy::default(),
             signer: None,
@@ -124,6 +130,7 @@ impl ApiServer {
         let Config {
             storage,
             logs,
+            nodes,
             clock,
             entropy,
             signer,
@@ -155,7 +162,7 @@ impl ApiServer {
         }
         let signer = signer.map_or_else(Signer::ephemeral, Ok);
         let signer = Arc::new(signer.map_err(StartError::Tokens)?);
-        let service = ApiService::new(registry.clone(), logs, signer, &limits);
+        let service = ApiService::new(registry.clone(), Sources { logs, nodes }, signer, &limits);
         let collector = tokio::spawn(collector::run(registry.clone()));
         Ok(Self {
             registry,

@@ -33,6 +33,7 @@ mod plugins;
 mod pods;
 mod registration;
 mod runner;
+mod stats;
 mod subpaths;
 mod volumes;
 mod words;
@@ -115,6 +116,25 @@ pub struct Seams {
 /// A node that runs; its tasks live as long as its process.
 pub struct RunningNode {
     pods: Arc<pods::Pods>,
+    told: NodeStats,
+}
+
+/// What a node tells of its volumes to whoever asks. Clones are of the same node.
+#[derive(Clone)]
+pub struct NodeStats {
+    stats: Arc<stats::Stats>,
+}
+
+impl NodeStats {
+    /// The kubelet's `/stats/summary`, as far as it is about volumes.
+    pub async fn summary(&self) -> serde_json::Value {
+        self.stats.summary().await
+    }
+
+    /// The kubelet's `kubelet_volume_stats_*`, in Prometheus' text form.
+    pub async fn metrics(&self) -> String {
+        self.stats.metrics().await
+    }
 }
 
 impl RunningNode {
@@ -123,6 +143,11 @@ impl RunningNode {
     /// next node role starts the pods again. Nothing starts any more on this one.
     pub async fn stop_all_pods(&self, longest: Duration) {
         self.pods.stop_all(longest).await;
+    }
+
+    /// What the node tells of its volumes.
+    pub fn stats(&self) -> NodeStats {
+        self.told.clone()
     }
 }
 
@@ -162,7 +187,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
     let pod_queue: Queue<PodUid> = Queue::new(Backoff::default());
     let claims = process.cache::<Claim>();
 
-    let workers = workers::Workers::new(&mut process.metrics.registry());
+    let workers = workers::Workers::new(&mut process.metrics.registry(), &name);
     let volumes = Arc::new(volumes::Volumes::new(
         volumes::Parts {
             node_name: name.clone(),
@@ -174,7 +199,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
             claims: claims.clone(),
             clock: process.clock,
             drivers: drivers.clone(),
-            workers,
+            workers: workers.clone(),
             republish,
             patience,
             pods: pod_queue.clone(),
@@ -213,12 +238,14 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
             layout,
             cluster: process.cluster.clone(),
             clock: process.clock,
-            recorder,
+            recorder: recorder.clone(),
             pods: pod_cache.clone(),
             runner,
             volumes: volumes.clone(),
             sources,
             flex,
+            workers: workers.clone(),
+            patience,
             queue: pod_queue.clone(),
         },
         found_pods.into_iter().chain(volumes.pods()).collect(),
@@ -226,6 +253,15 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
     let pods = Arc::new(pods);
     // Set once; nobody is told before.
     let _ = told.set(Arc::downgrade(&pods));
+    let stats = Arc::new(stats::Stats::new(stats::Parts {
+        node_name: name.clone(),
+        clock: process.clock,
+        recorder,
+        workers,
+        volumes: volumes.clone(),
+        pods: pods.clone(),
+    }));
+    process.spawn("volume health", stats.clone().watch_health());
 
     let anew = Arc::new(Notify::new());
     let identity = identity::Identity {
@@ -238,7 +274,10 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
         clock: process.clock,
         node: node_cache.clone(),
     };
+    let traits_changed = Arc::new(Notify::new());
     let registrar = registration::Registrar {
+        csi_drivers: csi_drivers.clone(),
+        traits_changed: traits_changed.clone(),
         anew,
         node_name: name,
         cluster: process.cluster.clone(),
@@ -257,6 +296,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
 
     let woken = Wakers {
         pods: Arc::downgrade(&pods),
+        traits_changed,
         volumes: volumes.clone(),
         queue: pod_queue.clone(),
     };
@@ -288,12 +328,16 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
             );
         }
     });
-    RunningNode { pods }
+    RunningNode {
+        pods,
+        told: NodeStats { stats },
+    }
 }
 
 /// Turns changes on the API server into looks.
 struct Wakers {
     pods: Weak<pods::Pods>,
+    traits_changed: Arc<Notify>,
     volumes: Arc<volumes::Volumes>,
     queue: Queue<PodUid>,
 }
@@ -308,9 +352,11 @@ impl Wakers {
     ) {
         let Self {
             pods: here,
+            traits_changed,
             volumes,
             queue,
         } = self;
+        traits_changed.notify_one();
         let by_claim = pods.index("claims", |pod| {
             pod.claims().map(|(_, key)| key.to_string()).collect()
         });
@@ -367,6 +413,7 @@ impl Wakers {
         csi_drivers.subscribe(move |change| {
             volumes.look_at_all(Some(&change.object().metadata.name));
             volumes.in_use_queue.add(());
+            traits_changed.notify_one();
         });
     }
 }

@@ -23,7 +23,9 @@ use crate::layout::{Layout, PodUid};
 use crate::plugins::{Flex, Shown, Sources};
 use crate::runner::{ContainerId, Runner, RunningContainer};
 use crate::volumes::Volumes;
+use crate::workers::Workers;
 use decide::{Asked, Life, Now, Step, Then, View, VolumesNow, decide};
+pub(crate) use record::Place;
 use record::{ContainerRecord, Record, State};
 
 mod container;
@@ -55,6 +57,9 @@ pub(crate) struct Parts {
     pub(crate) volumes: Arc<Volumes>,
     pub(crate) sources: Sources,
     pub(crate) flex: Arc<Flex>,
+    pub(crate) workers: Workers,
+    /// How long an operation on files may make no progress.
+    pub(crate) patience: Duration,
     pub(crate) queue: Queue<PodUid>,
 }
 
@@ -73,6 +78,14 @@ pub(crate) struct Pods {
 pub(crate) struct Watched {
     id: ContainerId,
     container: Arc<dyn RunningContainer>,
+}
+
+/// A pod whose volumes are ready.
+pub(crate) struct Placed {
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) uid: PodUid,
+    /// By their names in the pod.
+    pub(crate) volumes: Vec<(String, Place)>,
 }
 
 /// Everything shall stop.
@@ -324,6 +337,26 @@ impl Pods {
                 .stale
                 .extend(volumes.map(|volume| volume.name.clone()));
         }
+    }
+
+    /// The pods whose volumes are ready, with where these are.
+    pub(crate) fn placed(&self) -> Vec<Placed> {
+        let records = self.records();
+        let ready = records
+            .iter()
+            .filter(|(_, record)| record.volumes_ready && !record.released);
+        ready
+            .filter_map(|(uid, record)| {
+                let places = record.places.iter();
+                Some(Placed {
+                    pod: self.by_uid.get(uid.as_str()).into_iter().next()?,
+                    uid: uid.clone(),
+                    volumes: places
+                        .map(|(name, at)| (name.clone(), at.clone()))
+                        .collect(),
+                })
+            })
+            .collect()
     }
 
     /// The pods here that use a claim.

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use orlop_csi::proto;
 use orlop_model::driver::{CsiNodeDriver, CsiNodeSpec, VolumeNodeResources};
-use orlop_model::{CsiNode, Key, Kind as _, Meta, Node, OwnerReference, well_known};
-use orlop_runtime::{ApiError, Backoff, Cluster, Patch};
+use orlop_model::{CsiDriver, CsiNode, Key, Kind as _, Meta, Node, OwnerReference, well_known};
+use orlop_runtime::{ApiError, Backoff, Cache, Cluster, Patch};
 use serde_json::json;
 use tokio::sync::Notify;
 use tracing::{info, warn};
@@ -118,6 +118,9 @@ pub(crate) struct Registrar {
     pub(crate) drivers: Drivers,
     /// Tells when the node has been made again, and must be told of its drivers again.
     pub(crate) anew: Arc<Notify>,
+    /// What drivers want, and when that changes.
+    pub(crate) csi_drivers: Cache<CsiDriver>,
+    pub(crate) traits_changed: Arc<Notify>,
     /// Called with a driver's name when it can be called from now on.
     pub(crate) ready: Box<dyn Fn(&str) + Send + Sync>,
 }
@@ -129,39 +132,77 @@ struct Waiting {
     due: tokio::time::Instant,
 }
 
+/// A driver that is registered.
+struct Registered {
+    announcement: Announcement,
+    /// When it was last asked what the node is to it.
+    asked: tokio::time::Instant,
+}
+
+impl Waiting {
+    fn anew(announcement: Announcement) -> Self {
+        Self {
+            announcement,
+            failures: 0,
+            due: tokio::time::Instant::now(),
+        }
+    }
+}
+
 impl Registrar {
     /// Follows the sightings for ever.
     pub(crate) async fn run(self, mut registrations: Box<dyn Registrations>) {
-        let mut registered: BTreeMap<PluginId, Announcement> = BTreeMap::new();
+        let mut registered: BTreeMap<PluginId, Registered> = BTreeMap::new();
         let mut waiting: BTreeMap<PluginId, Waiting> = BTreeMap::new();
         loop {
             let due = waiting.values().map(|waiting| waiting.due).min();
-            let retry = async {
-                match due {
-                    Some(due) => tokio::time::sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let retry = at(due);
+            let again = registered.values().filter_map(|driver| {
+                let period = self.period(&driver.announcement.name)?;
+                Some(driver.asked + period)
+            });
+            let again = at(again.min());
             tokio::select! {
                 sighting = registrations.next() => match sighting {
                     None => return,
                     Some(Sighting::Came(plugin, announcement)) => {
-                        let due = tokio::time::Instant::now();
-                        waiting.insert(plugin, Waiting { announcement, failures: 0, due });
+                        waiting.insert(plugin, Waiting::anew(announcement));
                     }
                     Some(Sighting::Left(plugin)) => {
                         waiting.remove(&plugin);
-                        if let Some(left) = registered.remove(&plugin)
-                            && !registered.values().any(|other| other.name == left.name)
-                        {
-                            self.deregister(&left.name).await;
+                        let Some(Registered { announcement: left, .. }) = registered.remove(&plugin)
+                        else {
+                            continue;
+                        };
+                        // While a driver is upgraded there are two of it: calls go to the one
+                        // that came last, and to the other again if that one leaves.
+                        let other = registered
+                            .iter()
+                            .find(|(_, other)| other.announcement.name == left.name)
+                            .map(|(other, _)| other.clone());
+                        match other.and_then(|other| registered.remove_entry(&other)) {
+                            Some((other, stays)) => {
+                                waiting.insert(other, Waiting::anew(stays.announcement));
+                            }
+                            None => self.deregister(&left.name).await,
                         }
                     }
                 },
                 () = self.anew.notified() => {
-                    let due = tokio::time::Instant::now();
-                    for (plugin, announcement) in std::mem::take(&mut registered) {
-                        waiting.insert(plugin, Waiting { announcement, failures: 0, due });
+                    for (plugin, driver) in std::mem::take(&mut registered) {
+                        waiting.insert(plugin, Waiting::anew(driver.announcement));
+                    }
+                }
+                () = self.traits_changed.notified() => {}
+                () = again => {
+                    let now = tokio::time::Instant::now();
+                    for driver in registered.values_mut() {
+                        let name = &driver.announcement.name;
+                        let period = self.period(name);
+                        if period.is_some_and(|period| driver.asked + period <= now) {
+                            driver.asked = now;
+                            self.count_again(name).await;
+                        }
                     }
                 }
                 () = retry => {
@@ -179,7 +220,8 @@ impl Registrar {
                             let name = &this.announcement.name;
                             info!(driver = name, node = self.node_name, "driver registered");
                             registrations.acknowledge(plugin.clone(), Ok(())).await;
-                            registered.insert(plugin, this.announcement);
+                            let announcement = this.announcement;
+                            registered.insert(plugin, Registered { announcement, asked: now });
                         }
                         Err(error) => {
                             let words = chain(&error);
@@ -195,6 +237,43 @@ impl Registrar {
                 }
             }
         }
+    }
+
+    /// How often a driver wants to be asked how many of its volumes fit.
+    fn period(&self, driver: &str) -> Option<Duration> {
+        let traits = self.csi_drivers.named(driver)?;
+        let seconds = traits.spec.node_allocatable_update_period_seconds?;
+        // The API's least; a driver must not make a busy loop of it.
+        Some(Duration::from_secs(u64::try_from(seconds).ok()?.max(10)))
+    }
+
+    /// Asks a driver how many of its volumes fit now. What fails is left to the next time.
+    async fn count_again(&self, name: &str) {
+        if let Err(error) = self.try_count_again(name).await {
+            let error = chain(&error);
+            warn!(driver = name, error, "could not tell how many volumes fit");
+        }
+    }
+
+    async fn try_count_again(&self, name: &str) -> Result<(), RegisterError> {
+        let Some(driver) = self.drivers.get(name) else {
+            return Ok(());
+        };
+        let place = driver.node_get_info(proto::NodeGetInfoRequest {}).await?;
+        let key = Key::cluster(&self.node_name);
+        let Some(found) = self.cluster.get::<CsiNode>(&key).await? else {
+            return Ok(());
+        };
+        let mut drivers = found.spec.drivers.clone();
+        let Some(ours) = drivers.iter_mut().find(|driver| driver.name == name) else {
+            return Ok(());
+        };
+        ours.allocatable = entry(name, &place).allocatable;
+        if drivers != found.spec.drivers {
+            let patch = Patch::merge_on(&found, json!({"spec": {"drivers": drivers}}));
+            self.cluster.patch::<CsiNode>(&key, &patch).await?;
+        }
+        Ok(())
     }
 
     async fn register(&self, announcement: &Announcement) -> Result<(), RegisterError> {
@@ -340,6 +419,13 @@ impl Registrar {
             }
         }
         Ok(())
+    }
+}
+
+async fn at(due: Option<tokio::time::Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }
 

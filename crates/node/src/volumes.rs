@@ -34,6 +34,7 @@ mod growth;
 mod in_use;
 mod inline;
 mod lookup;
+mod measure;
 mod places;
 mod tokens;
 
@@ -171,6 +172,8 @@ pub(crate) struct Volumes {
     parts: Parts,
     pub(crate) queue: Queue<DeviceKey>,
     pub(crate) in_use_queue: Queue<()>,
+    /// Told whenever a volume was published.
+    pub(crate) arrival: Notify,
     state: Mutex<State>,
     tokens: tokens::Tokens,
 }
@@ -212,6 +215,7 @@ impl Volumes {
             parts,
             queue: Queue::new(Backoff::default()),
             in_use_queue: Queue::new(Backoff::default()),
+            arrival: Notify::new(),
             state: Mutex::new(state),
             tokens: tokens::Tokens::default(),
         }

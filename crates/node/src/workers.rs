@@ -77,7 +77,10 @@ struct Begun {
 type Back = Box<dyn FnOnce() + Send>;
 
 impl Workers {
-    pub(crate) fn new(registry: &mut Registry) -> Self {
+    /// Several nodes may share a registry.
+    pub(crate) fn new(registry: &mut Registry, node: &str) -> Self {
+        let label = ("node".into(), node.to_owned().into());
+        let registry = registry.sub_registry_with_label(label);
         let hung = Gauge::default();
         registry.register(
             "orlop_node_hung_volumes",
@@ -254,7 +257,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_volume_that_hangs_is_left_alone_until_it_answers_and_others_go_on() {
-        let workers = Workers::new(&mut Registry::default());
+        let workers = Workers::new(&mut Registry::default(), "n");
         let (answer, answered) = mpsc::channel::<()>();
         let (came, mut back) = tokio::sync::mpsc::unbounded_channel();
         let told = Errand {
@@ -279,7 +282,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_slow_but_gets_on_is_not_given_up() {
-        let workers = Workers::new(&mut Registry::default());
+        let workers = Workers::new(&mut Registry::default(), "n");
         let beats = Arc::new(AtomicU64::new(0));
         let seen = beats.clone();
         let errand = Errand {
@@ -299,7 +302,7 @@ mod tests {
 
     #[tokio::test]
     async fn errands_to_one_volume_wait_for_each_other() {
-        let workers = Workers::new(&mut Registry::default());
+        let workers = Workers::new(&mut Registry::default(), "n");
         let inside = Arc::new(AtomicU64::new(0));
         let each = (0..8).map(|_| {
             let (workers, inside) = (workers.clone(), inside.clone());
@@ -320,7 +323,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_so_many_may_hang() {
-        let workers = Workers::new(&mut Registry::default());
+        let workers = Workers::new(&mut Registry::default(), "n");
         let mut answers = Vec::new();
         let mut all = tokio::task::JoinSet::new();
         for n in 0..MOST_HUNG {
@@ -345,7 +348,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_worker_that_breaks_does_not_keep_its_volume() {
-        let workers = Workers::new(&mut Registry::default());
+        let workers = Workers::new(&mut Registry::default(), "n");
         let broken = workers
             .run(errand("a", || {}), || panic!("as the test wants"))
             .await;

@@ -429,6 +429,10 @@ pub(crate) struct Node {
     /// Run containers by the container runtime at this socket instead of as host processes.
     #[arg(long, value_name = "unix://SOCKET")]
     pub(crate) cri: Option<String>,
+    /// Where `/metrics`, `/stats/summary` and `/healthz` are served, as `HOST:PORT`; nowhere unless
+    /// it is given.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) http_endpoint: Option<String>,
 }
 
 /// `orlop local-static-provisioner`.

@@ -11,7 +11,7 @@ use orlop_node::{
 };
 use orlop_runtime::{Clock, Election, Process};
 
-use crate::{api, cli, controllers::choose_also, up::preflight, up::terminated};
+use crate::{api, cli, controllers::choose_also, endpoint, nodes, up::preflight, up::terminated};
 
 type StartController = fn(&Process);
 
@@ -72,6 +72,7 @@ pub(crate) async fn node(args: cli::Node) -> Result<()> {
         root,
         volume_plugin_dir,
         cri,
+        http_endpoint,
     } = args;
     preflight::root()?;
     preflight::pods()?;
@@ -102,7 +103,15 @@ pub(crate) async fn node(args: cli::Node) -> Result<()> {
     let mut config = NodeConfig::new(&name, root);
     config.api_server = api_server;
     config.volume_plugin_dir = volume_plugin_dir;
-    let _node = orlop_node::start(&process, config, seams);
+    let node = orlop_node::start(&process, config, seams);
+    let told = nodes::Told {
+        stats: node.stats(),
+        metrics: process.metrics.clone(),
+    };
+    let _served = match &http_endpoint {
+        Some(address) => Some(endpoint::serve(told.router(), address).await?),
+        None => None,
+    };
     terminated().await;
     process.kill();
     Ok(())

@@ -14,7 +14,7 @@ use orlop_sidecars::liveness::Liveness;
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
-mod plain;
+pub(crate) mod plain;
 
 /// How well something is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,6 +101,11 @@ impl Endpoint {
         });
         Ok(AbortOnDropHandle::new(task))
     }
+}
+
+/// Serves a router at an address, until what is answered is dropped.
+pub(crate) async fn serve(router: Router, address: &str) -> Result<AbortOnDropHandle<()>> {
+    Endpoint { router }.serve(address).await
 }
 
 /// Listens at an address as Go writes them: `:8080` is that port everywhere.

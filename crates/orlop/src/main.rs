@@ -16,6 +16,7 @@ mod leaks;
 mod life;
 mod local_static;
 mod logs;
+mod nodes;
 mod proof;
 mod up;
 mod voice;

@@ -68,6 +68,18 @@ fn a_claim_lives_and_dies_under_kubectl_and_nothing_is_left() {
     let log = machine.kubectl(&["logs", "writer"]);
     assert!(log.contains("/data"), "the pod sees its volume:\n{log}");
 
+    let of_node = |path: &str| {
+        let path = format!("/api/v1/nodes/node-1/proxy/{path}");
+        machine.kubectl(&["get", "--raw", &path])
+    };
+    let summary = of_node("stats/summary");
+    let claim = r#""pvcRef":{"name":"data","namespace":"default"}"#;
+    assert!(summary.contains(claim), "{summary}");
+    let metrics = of_node("metrics");
+    let capacity =
+        "kubelet_volume_stats_capacity_bytes{namespace=\"default\",persistentvolumeclaim=\"data\"}";
+    assert!(metrics.contains(capacity), "{metrics}");
+
     // The process wrote into a file system of its own, not into the host's tree.
     assert!(!Path::new("/data/log").exists());
 

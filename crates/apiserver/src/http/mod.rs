@@ -12,6 +12,7 @@ mod logs;
 mod metrics;
 mod negotiate;
 mod pieces;
+mod proxy;
 mod query;
 mod read;
 mod reply;
@@ -36,6 +37,7 @@ use serde_json::json;
 use tokio::runtime::RuntimeFlavor;
 
 pub use logs::{LogError, LogRequest, LogSource, LogStream};
+pub use proxy::{NodeAnswer, NodeSource};
 
 pub(crate) use self::body::HEADERS_LIMIT;
 pub(crate) use self::route::decode as decode_segment;
@@ -69,6 +71,7 @@ pub struct ApiService {
 pub(crate) struct Api {
     pub(crate) registry: Registry,
     pub(crate) logs: Option<Arc<dyn LogSource>>,
+    nodes: Option<Arc<dyn NodeSource>>,
     pub(crate) metrics: Arc<metrics::Metrics>,
     signer: Arc<Signer>,
     index: Index,
@@ -77,10 +80,16 @@ pub(crate) struct Api {
     patience: Duration,
 }
 
+/// Who knows what no object tells.
+pub(crate) struct Sources {
+    pub(crate) logs: Option<Arc<dyn LogSource>>,
+    pub(crate) nodes: Option<Arc<dyn NodeSource>>,
+}
+
 impl ApiService {
     pub(crate) fn new(
         registry: Registry,
-        logs: Option<Arc<dyn LogSource>>,
+        Sources { logs, nodes }: Sources,
         signer: Arc<Signer>,
         limits: &Limits,
     ) -> Self {
@@ -88,6 +97,7 @@ impl ApiService {
             api: Api {
                 registry,
                 logs,
+                nodes,
                 metrics: Arc::default(),
                 signer,
                 index: Index::default(),
@@ -285,6 +295,7 @@ impl Api {
         let encodable = protobuf::serves(route.kind);
         match (route.name.as_deref(), route.subresource.as_deref()) {
             (Some(name), Some("log")) => self.log(&target(name), query).await,
+            (Some(name), Some("proxy")) => self.proxy(&target(name), parts).await,
             (Some(name), None | Some("status")) => {
                 let answer = negotiate::choose(&accept(parts), encodable)?;
                 self.get(&target(name), query, answer).await

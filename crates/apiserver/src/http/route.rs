@@ -61,6 +61,8 @@ impl Route {
             [] => (None, None),
             [name] => (Some(*name), None),
             [name, sub] if serves(kind, sub) => (Some(*name), Some(*sub)),
+            // What comes after it is the node's to understand.
+            [name, sub @ "proxy", ..] if serves(kind, sub) => (Some(*name), Some(*sub)),
             _ => return None,
         };
         if watches && (subresource.is_some() || !kind.is_stored()) {
@@ -150,6 +152,10 @@ mod tests {
         assert_eq!(
             parse("/api/v1/namespaces/a/pods/p/log"),
             named("Pod", "a", "p", "log")
+        );
+        assert_eq!(
+            parse("/api/v1/nodes/n/proxy/stats/summary"),
+            named("Node", "", "n", "proxy")
         );
         assert_eq!(
             parse("/apis/storage.k8s.io/v1/volumeattachments/v/status"),

@@ -129,6 +129,13 @@ pub(super) static KINDS: &[KindInfo] = &[
         namespaced: false,
         status: true,
         list_kind: "NodeList",
+        subresources: &[Subresource {
+            name: "proxy",
+            group: "",
+            version: "v1",
+            kind: "NodeProxyOptions",
+            verbs: &["get"],
+        }],
         ..PLAIN
     },
     KindInfo {

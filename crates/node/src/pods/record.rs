@@ -49,7 +49,7 @@ pub(super) struct Record {
 
 /// Where a volume of the pod is.
 #[derive(Debug, Clone)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// Here.
     At(PathBuf),
     /// With a CSI driver.

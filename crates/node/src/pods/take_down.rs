@@ -1,5 +1,8 @@
 //! Takes a pod down once nothing of it runs: volumes, folder, object.
 
+use std::path::Path;
+
+use orlop_host::{MountTable, Place};
 use orlop_model::{Kind as _, Pod};
 use orlop_runtime::{Outcome, Preconditions};
 use tracing::{info, warn};
@@ -9,6 +12,7 @@ use super::decide::Then;
 use crate::layout::PodUid;
 use crate::runner::ContainerId;
 use crate::words::chain;
+use crate::workers::Errand;
 
 impl Pods {
     pub(super) async fn release(&self, uid: &PodUid) -> Option<Outcome> {
@@ -63,10 +67,25 @@ impl Pods {
         }
     }
 
-    /// The folder is all but empty by now: volumes and containers are gone.
-    fn remove_folder(&self, uid: &PodUid) -> Result<(), String> {
+    /// The folder is all but empty by now: volumes and containers are gone, as far as they are
+    /// on record.
+    async fn remove_folder(&self, uid: &PodUid) -> Result<(), String> {
         let folder = self.parts.layout.pod(uid);
-        orlop_host::remove_tree_one_fs(&folder).map_err(|error| chain(&error))
+        let table = MountTable::read().map_err(|error| error.to_string())?;
+        if table.beneath(&folder).next().is_none() {
+            // All of it is the node's own.
+            return orlop_host::remove_tree_one_fs(&folder).map_err(|error| chain(&error));
+        }
+        let (queue, again) = (self.parts.queue.clone(), uid.clone());
+        let errand = Errand {
+            volume: folder.to_string_lossy().into_owned(),
+            doing: "remove the pod's folder",
+            patience: self.parts.patience,
+            pulse: None,
+            back: Box::new(move || queue.add(again)),
+        };
+        let removed = self.parts.workers.run(errand, move || clear(&folder)).await;
+        removed.map_err(|hung| hung.to_string())?
     }
 
     /// Removes what is left of a pod, and the pod itself once nothing is left.
@@ -99,7 +118,7 @@ impl Pods {
             warn!(pod_uid = %uid, error = chain(&error), "could not remove a pod's sandbox");
             return Outcome::Retry;
         }
-        if let Err(error) = self.remove_folder(uid) {
+        if let Err(error) = self.remove_folder(uid).await {
             warn!(pod_uid = %uid, error, "could not remove a pod's folder");
             return Outcome::Retry;
         }
@@ -121,4 +140,29 @@ impl Pods {
         info!(pod_uid = %uid, "pod left the node");
         Outcome::Done
     }
+}
+
+/// Removes a dead pod's folder. Mounts in it that nobody knows of serve nobody any more: they are
+/// unmounted, the topmost first and never lazily, and nothing is removed across one that stays.
+fn clear(folder: &Path) -> Result<(), String> {
+    let failed = |point: &Path, error: std::io::Error| {
+        format!("could not unmount {}: {error}", point.display())
+    };
+    let table = MountTable::read().map_err(|error| error.to_string())?;
+    let left: Vec<_> = table
+        .beneath(folder)
+        .map(|mount| mount.point.clone())
+        .collect();
+    let mut stays = None;
+    for point in left.iter().rev() {
+        let place = Place::at(point);
+        match place.and_then(|place| orlop_host::mount::unmount(&place)) {
+            Ok(()) => warn!(path = %point.display(), "unmounted what a pod had left behind"),
+            Err(error) => stays = stays.or(Some(failed(point, error))),
+        }
+    }
+    if let Some(stays) = stays {
+        return Err(stays);
+    }
+    orlop_host::remove_tree_one_fs(folder).map_err(|error| chain(&error))
 }

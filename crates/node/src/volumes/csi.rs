@@ -298,6 +298,7 @@ impl Volumes {
                         }
                     }
                 });
+                self.arrival.notify_one();
                 Ok(())
             }
             Err(error) if error.retry != Retry::Uncertain && before.is_none() => {

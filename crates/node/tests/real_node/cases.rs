@@ -14,11 +14,14 @@ use super::crashes::{
     a_pod_that_is_ending_keeps_its_volume_until_its_processes_are_gone,
     nothing_is_unmounted_while_the_api_server_cannot_be_reached,
     the_role_may_be_killed_at_every_call_to_the_driver,
+    what_dead_pods_left_is_cleared_and_nothing_behind_a_mount_is_touched,
 };
 use super::cri::pods_are_containers_of_a_container_runtime;
 use super::csi::{
-    a_driver_gets_what_it_asks_for_and_is_asked_again, a_driver_that_sets_the_group_is_told_it,
-    a_failed_repetition_takes_nothing_from_a_running_pod,
+    a_driver_gets_what_it_asks_for_and_is_asked_again,
+    a_driver_that_is_upgraded_and_rolled_back_is_called_where_it_is,
+    a_driver_that_sets_the_group_is_told_it, a_failed_repetition_takes_nothing_from_a_running_pod,
+    volumes_tell_how_full_and_how_well_they_are,
 };
 use super::files::{
     a_pod_starts_as_soon_as_its_config_map_comes, a_pod_whose_empty_dir_grows_too_large_is_evicted,
@@ -69,6 +72,9 @@ cases![
     a_driver_gets_what_it_asks_for_and_is_asked_again,
     a_failed_repetition_takes_nothing_from_a_running_pod,
     a_driver_that_sets_the_group_is_told_it,
+    a_driver_that_is_upgraded_and_rolled_back_is_called_where_it_is,
+    volumes_tell_how_full_and_how_well_they_are,
+    what_dead_pods_left_is_cleared_and_nothing_behind_a_mount_is_touched,
     nothing_is_unmounted_while_the_api_server_cannot_be_reached,
     a_pod_that_is_ending_keeps_its_volume_until_its_processes_are_gone,
     the_role_may_be_killed_at_every_call_to_the_driver,

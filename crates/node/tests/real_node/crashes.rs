@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use orlop_csi::client::{CallSite, Passage};
 use orlop_csi::{Gate, Method};
+use orlop_host::mount::{self, Depth};
+use orlop_host::{Place, Restrictions};
 use orlop_model::{Key, Pod, PodPhase};
 use tokio::sync::mpsc;
 use tonic::Code;
@@ -215,4 +217,43 @@ pub(crate) async fn the_role_may_be_killed_at_every_call_to_the_driver() {
         moment += 1;
     }
     assert_eq!(moment, 8, "four calls, before and after");
+}
+
+pub(crate) async fn what_dead_pods_left_is_cleared_and_nothing_behind_a_mount_is_touched() {
+    let mut world = World::new(false).await;
+    world.kill_node();
+    let outside = world.root.path().join("outside");
+    std::fs::create_dir_all(&outside).expect("a folder");
+    std::fs::write(outside.join("precious"), "kept").expect("a file");
+    let pod = world.node_root().join("pods/0dead0");
+    // A mount whose checkpoint was lost, and a subPath whose volumes are gone.
+    let points = [
+        pod.join("volumes/kubernetes.io~csi/pv-lost/mount"),
+        pod.join("volume-subpaths/data/main/0"),
+        pod.join("somewhere/else"),
+    ];
+    for point in &points {
+        std::fs::create_dir_all(point).expect("a folder");
+        let source = Place::at(&outside).and_then(|place| place.open());
+        let target = Place::at(point).and_then(|place| place.open());
+        let (source, target) = (source.expect("open"), target.expect("open"));
+        mount::bind(source, target, Depth::One, Restrictions::default()).expect("bound");
+    }
+    // One of them is in use: it stays, and so does what is behind it.
+    let busy = std::fs::File::open(points[2].join("precious")).expect("a file");
+    world.start_node();
+    let until = Instant::now() + Duration::from_secs(30);
+    while mounts_under(&pod) != [&*points[2]] {
+        assert!(Instant::now() < until, "{:?}", mounts_under(&pod));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(points[2].join("precious").exists());
+    drop(busy);
+    while pod.exists() {
+        assert!(Instant::now() < until, "{:?}", mounts_under(&pod));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let kept = std::fs::read_to_string(outside.join("precious"));
+    assert_eq!(kept.expect("it was outside"), "kept");
+    world.expect_clean().await;
 }

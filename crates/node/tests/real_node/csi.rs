@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use orlop_csi::proto;
-use orlop_model::Secret;
+use orlop_model::{CsiNode, Key, Secret};
 use proto::node_service_capability::rpc::Type as Can;
 use serde_json::json;
 use tonic::Code;
 
 use super::cases::{event, is_running, with_claim};
-use super::mock::Mock;
-use super::world::{World, mounts_under};
+use super::mock::{self, Mock};
+use super::world::{NODE, World, mounts_under};
 
 const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
 
@@ -118,6 +118,104 @@ pub(crate) async fn a_driver_that_sets_the_group_is_told_it() {
     let found = std::fs::metadata(&asked.target_path).expect("the volume");
     let group = std::os::unix::fs::MetadataExt::gid(&found);
     assert_eq!(group, 0, "the node leaves it to the driver");
+    world.delete("web").await;
+    world.expect_clean().await;
+}
+
+pub(crate) async fn a_driver_that_is_upgraded_and_rolled_back_is_called_where_it_is() {
+    let world = World::new(false).await;
+    let old = Mock::start(&world, json!({"attachRequired": false}), &[]).await;
+    let new = Mock::default();
+    new.memory().limit = 7;
+    new.serve(&world, "upgraded");
+    let key = Key::cluster(NODE);
+    let limit = |csi: &CsiNode| {
+        let driver = csi.driver(mock::NAME)?;
+        driver.allocatable.as_ref()?.count
+    };
+    let upgraded = |csi: Option<&CsiNode>| csi.and_then(limit) == Some(7);
+    world.until::<CsiNode>(&key, upgraded).await;
+    for (name, called, other) in [("one", &new, &old), ("two", &old, &new)] {
+        let before = other.memory().published.len();
+        called.claim(&world, name).await;
+        world.pod(name, with_claim("sleep 600", name)).await;
+        world.pod_until(name, is_running).await;
+        assert_eq!(called.memory().published.len(), 1, "{name}");
+        assert_eq!(other.memory().published.len(), before, "{name}");
+        if name == "one" {
+            let socket = world.node_root().join("plugins_registry/upgraded-reg.sock");
+            std::fs::remove_file(socket).expect("it leaves");
+            let back = |csi: Option<&CsiNode>| {
+                csi.is_some_and(|csi| csi.driver(mock::NAME).is_some() && limit(csi).is_none())
+            };
+            world.until::<CsiNode>(&key, back).await;
+        }
+    }
+    world.delete("one").await;
+    world.delete("two").await;
+    world.expect_clean().await;
+}
+
+pub(crate) async fn volumes_tell_how_full_and_how_well_they_are() {
+    let world = World::new(false).await;
+    let can = [Can::GetVolumeStats, Can::VolumeCondition];
+    let mock = Mock::start(&world, json!({"attachRequired": false}), &can).await;
+    mock.memory().condition = Some(proto::VolumeCondition {
+        abnormal: true,
+        message: "the disk is on fire".into(),
+    });
+    mock.claim(&world, "data").await;
+    let mut spec = with_claim("sleep 600", "data");
+    let volumes = spec["volumes"].as_array_mut().expect("volumes");
+    volumes.push(json!({"name": "scratch", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}));
+    let mounts = spec["containers"][0]["volumeMounts"].as_array_mut();
+    let mounts = mounts.expect("mounts");
+    mounts.push(json!({"name": "scratch", "mountPath": "/scratch"}));
+    world.pod("web", spec).await;
+    world.pod_until("web", is_running).await;
+    let summary = world.stats().summary().await;
+    assert_eq!(summary["node"]["nodeName"], NODE);
+    assert_eq!(summary["pods"][0]["podRef"]["name"], "web");
+    let volumes = summary["pods"][0]["volume"].as_array().expect("volumes");
+    let named = |name: &str| {
+        let found = volumes.iter().find(|volume| volume["name"] == name);
+        found
+            .unwrap_or_else(|| panic!("no {name} in {summary:#}"))
+            .clone()
+    };
+    let data = named("data");
+    assert_eq!(
+        data["pvcRef"],
+        json!({"name": "data", "namespace": "default"})
+    );
+    let told = [
+        "capacityBytes",
+        "usedBytes",
+        "availableBytes",
+        "inodes",
+        "inodesUsed",
+    ];
+    assert_eq!(
+        told.map(|key| data[key].clone()),
+        [1000, 7, 993, 100, 7].map(|n| json!(n))
+    );
+    assert_eq!(data["volumeHealthStats"]["abnormal"], true);
+    assert_eq!(named("scratch")["capacityBytes"], 1 << 20);
+    let metrics = world.stats().metrics().await;
+    let labels = "{namespace=\"default\",persistentvolumeclaim=\"data\"}";
+    for line in [
+        format!("kubelet_volume_stats_capacity_bytes{labels} 1000\n"),
+        format!("kubelet_volume_stats_inodes_free{labels} 93\n"),
+        format!("kubelet_volume_stats_health_status_abnormal{labels} 1\n"),
+    ] {
+        assert!(metrics.contains(&line), "{metrics}");
+    }
+    event(
+        &world,
+        "VolumeConditionAbnormal",
+        "Volume data: the disk is on fire",
+    )
+    .await;
     world.delete("web").await;
     world.expect_clean().await;
 }

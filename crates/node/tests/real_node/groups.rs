@@ -87,7 +87,10 @@ pub(crate) async fn a_volume_that_hangs_is_left_alone_and_others_go_on() {
     world.pod("hangs", spec("stuck")).await;
     event(&world, "FailedMount", "hangs, since 1 s without progress").await;
     let counted = world.metrics();
-    assert!(counted.contains("orlop_node_hung_volumes 1"), "{counted}");
+    assert!(
+        counted.contains("orlop_node_hung_volumes{node=\"n1\"} 1"),
+        "{counted}"
+    );
     assert!(
         counted.contains("orlop_node_hung_operations_total{"),
         "{counted}"
@@ -96,13 +99,16 @@ pub(crate) async fn a_volume_that_hangs_is_left_alone_and_others_go_on() {
     world.pod_until("goes-on", is_running).await;
     // Nobody else is sent there meanwhile.
     event(&world, "FailedMount", "still hangs there").await;
-    let once =
-        "orlop_node_hung_operations_total{operation=\"give its files to the pod's group\"} 1";
+    let once = "orlop_node_hung_operations_total{node=\"n1\",operation=\"give its files to the pod's group\"} 1";
     let counted = world.metrics();
     assert!(counted.contains(once), "{counted}");
     frozen.thaw().expect("thawed");
     world.pod_until("hangs", is_running).await;
-    assert!(world.metrics().contains("orlop_node_hung_volumes 0"));
+    assert!(
+        world
+            .metrics()
+            .contains("orlop_node_hung_volumes{node=\"n1\"} 0")
+    );
     for name in ["hangs", "goes-on", "first"] {
         world.delete(name).await;
     }

@@ -145,6 +145,12 @@ impl World {
         world
     }
 
+    /// What the node tells of its volumes.
+    pub(crate) fn stats(&self) -> orlop_node::NodeStats {
+        let (_, node) = self.role.as_ref().expect("a node role");
+        node.stats()
+    }
+
     /// What the node has counted.
     pub(crate) fn metrics(&self) -> String {
         let (process, _) = self.role.as_ref().expect("a node role");

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 /// Rewrites it.
-pub(super) fn from_open(text: &str) -> String {
+pub(crate) fn from_open(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     // Of a metric's description the help comes first, and needs its type.
     let mut help = None;

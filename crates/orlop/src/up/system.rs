@@ -29,7 +29,13 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, warn};
 
 use super::{bootstrap, definitions, identities, identities::Roles, layout::Layout, preflight};
-use crate::{demo::millis, driver::meet, life::Chronicle, logs::Logs};
+use crate::{
+    demo::millis,
+    driver::meet,
+    life::Chronicle,
+    logs::Logs,
+    nodes::{Nodes, Told},
+};
 
 /// How long each part may take to come up.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -113,6 +119,8 @@ impl System {
         let pki = certificates(&layout)?;
         let mut config = configuration(&layout, &pki, admission)?;
         config.logs = Some(logs.clone());
+        let asked = Nodes::default();
+        config.nodes = Some(Arc::new(asked.clone()));
         let server = ApiServer::open(config).await.with_context(|| {
             format!(
                 "the API server could not start on {}",
@@ -177,6 +185,12 @@ impl System {
             handles.push(start_node(&roles.node, &layout, name, beside).await?);
             register(&layout, name, &socket, &sockets);
         }
+        let told = |node: &RunningNode| Told {
+            stats: node.stats(),
+            metrics: roles.node.metrics.clone(),
+        };
+        let told = handles.iter().map(told);
+        asked.are(names.iter().cloned().zip(told).collect());
         retire(&cluster, &names).await?;
         for name in &names {
             node_ready(&roles.scheduler, name, &info.name).await?;
