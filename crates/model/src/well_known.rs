@@ -52,7 +52,8 @@ pub const ATTACHMENT_NODE_ID: &str = "csi.alpha.kubernetes.io/node-id";
 /// Volume attribute: who provisioned, for the driver's information.
 pub const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
 
-/// Volume: the uid of the pod that scrubs it. Nobody else's success counts.
+/// Volume: the uid of the pod that scrubs it. Nobody else's success counts. Also the gate that
+/// keeps that pod from being placed before it stands there.
 pub const RECYCLER: &str = "binder.orlop.dev/recycler";
 /// Claim: which resizer shall act, where a CSI driver took over from an in-tree plugin.
 pub const STORAGE_RESIZER: &str = "volume.kubernetes.io/storage-resizer";

@@ -49,6 +49,8 @@ pub struct Objects {
 #[derive(Debug, Default)]
 struct Facts {
     volumes: BTreeSet<String>,
+    /// Pods that ended well, by uid.
+    succeeded: BTreeSet<String>,
     /// Sizes of the file systems, by volume.
     file_systems: BTreeMap<String, i64>,
     /// Volume and node.
@@ -294,8 +296,15 @@ impl State {
             "persistentvolumes" => {
                 let before = put(&mut self.objects.volumes, event, |key| key.name.clone());
                 self.changes += 1;
-                if let (true, Some(volume)) = (event.deleted, before) {
-                    self.blame(rules::volume_gone(&self.facts, &volume));
+                match before {
+                    Some(volume) if event.deleted => {
+                        self.blame(rules::volume_gone(&self.facts, &volume));
+                    }
+                    Some(before) => {
+                        let breaches = rules::given_on(&self.objects, &self.facts, &before);
+                        self.blame(breaches);
+                    }
+                    None => {}
                 }
             }
             "volumeattachments.storage.k8s.io" => {
@@ -312,6 +321,11 @@ impl State {
             "pods" => {
                 put(&mut self.objects.pods, event, Key::clone);
                 self.changes += 1;
+                let pod = Pod::decode(&event.object.json).expect("the server wrote it");
+                if pod.phase() == orlop_model::PodPhase::Succeeded {
+                    self.facts.succeeded.insert(pod.metadata.uid.clone());
+                }
+                self.blame(rules::scrub(&self.objects, &pod));
             }
             "nodes" => {
                 put(&mut self.objects.nodes, event, |key| key.name.clone());

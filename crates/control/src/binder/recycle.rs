@@ -1,13 +1,18 @@
 //! How a volume whose claim is gone is scrubbed for whoever asks next.
 //!
 //! ```text
-//! released -> pod made -> its uid is on the volume -> it succeeds -> pod deleted -> available
+//! released -> pod made, gated -> its uid is on the volume -> gate opened -> it succeeds
+//!          -> pod deleted -> available
 //! ```
 //!
 //! The pod runs on a node that can reach the volume and empties its folder. Only the pod
 //! whose uid stands on the volume counts: a pod of that name that somebody else made, or that
 //! was made before a crash and never recorded, is deleted unheard. A crash at any point leads
 //! to another scrub at worst, never to a volume that is given on unscrubbed.
+//!
+//! The gate is against a binder that was replaced and doesn't know it: it may still make a pod
+//! when the volume has long been given to another claim. It can't record that pod, since the
+//! volume isn't what it saw, and so the pod is never placed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -48,6 +53,8 @@ pub enum Step {
     Rest(Duration),
     /// A pod is made, and its uid put on the volume.
     Scrub,
+    /// The pod is on record, and may be placed.
+    OpenGate,
     /// A pod that is not known goes.
     Dismiss,
     /// The pod is at it; it must have ended after this long.
@@ -68,6 +75,17 @@ pub fn volume_of(pod: &Pod) -> Option<&str> {
     let meta = &pod.metadata;
     let name = meta.name.strip_prefix(PREFIX);
     name.filter(|_| meta.namespace == NAMESPACE)
+}
+
+fn is_gated(pod: &Pod) -> bool {
+    let mut gates = pod.spec.scheduling_gates.iter();
+    gates.any(|gate| gate["name"] == well_known::RECYCLER)
+}
+
+/// Whether a pod was made for a recycling that isn't, or is no more.
+pub fn is_stray(pod: &Pod, volume: Option<&Volume>) -> bool {
+    let recorded = volume.and_then(|v| v.metadata.annotation(well_known::RECYCLER));
+    is_gated(pod) && recorded != Some(pod.metadata.uid.as_str())
 }
 
 /// Decides what a recycling needs next.
@@ -92,6 +110,9 @@ pub fn decide(view: &View) -> Step {
     if recorded != Some(pod.metadata.uid.as_str()) {
         // Whoever made it a moment ago records it; nobody else does.
         return Step::Dismiss;
+    }
+    if is_gated(pod) {
+        return Step::OpenGate;
     }
     match pod.phase() {
         PodPhase::Succeeded => Step::Done,
@@ -174,6 +195,7 @@ pub fn scrubber(volume: &Volume, image: &str) -> Option<Value> {
     folder["name"] = json!("vol");
     let mut spec = json!({
         "restartPolicy": "Never",
+        "schedulingGates": [{"name": well_known::RECYCLER}],
         "activeDeadlineSeconds": deadline(volume, source.least),
         "volumes": [folder],
         "containers": [{

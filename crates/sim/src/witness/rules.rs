@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use orlop_model::{
-    Claim, ModifyStatus, ReclaimPolicy, ResizeStatus, Volume, VolumeAttachment, well_known,
+    Claim, ModifyStatus, Pod, ReclaimPolicy, ResizeStatus, Volume, VolumeAttachment, VolumePhase,
+    well_known,
 };
 
 use super::{Facts, Objects};
@@ -102,6 +103,51 @@ pub(super) fn delete(objects: &Objects, id: &str) -> Vec<Breach> {
         breaches.extend(breach("I04", what));
     }
     breaches
+}
+
+/// I29: a volume that is scrubbed for the next one is given on only after the pod that is on
+/// record at it has ended well.
+pub(super) fn given_on(objects: &Objects, facts: &Facts, before: &Volume) -> Vec<Breach> {
+    let name = &before.metadata.name;
+    let owner = |volume: &Volume| {
+        volume
+            .spec
+            .claim_ref
+            .as_ref()
+            .map(|claim| claim.uid.clone())
+    };
+    let used = matches!(before.phase(), VolumePhase::Released | VolumePhase::Failed);
+    let after = objects.volumes.get(name).and_then(owner);
+    let kept = after == owner(before);
+    if before.reclaim_policy() != ReclaimPolicy::Recycle || !used || kept {
+        return Vec::new();
+    }
+    let scrubber = before.metadata.annotation(well_known::RECYCLER);
+    match scrubber.is_some_and(|uid| facts.succeeded.contains(uid)) {
+        true => Vec::new(),
+        false => breach("I29", format!("{name} is given on unscrubbed")),
+    }
+}
+
+/// I29: nothing is scrubbed that a claim has.
+pub(super) fn scrub(objects: &Objects, pod: &Pod) -> Vec<Breach> {
+    let name = pod.metadata.name.strip_prefix("recycler-for-");
+    let volume = name.and_then(|name| objects.volumes.get(name));
+    let owner = volume.and_then(|volume| volume.spec.claim_ref.as_ref());
+    let claims = &objects.claims;
+    let has = owner.and_then(|owner| claims.values().find(|c| c.metadata.uid == owner.uid));
+    match has {
+        // Before it is placed it does nothing.
+        Some(claim) if pod.is_placed() && !pod.is_finished() => {
+            let what = format!(
+                "{} is scrubbed while {} has it",
+                name.unwrap_or_default(),
+                claim.metadata.name
+            );
+            breach("I29", what)
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// I14: an attachment object with the attacher's finalizer stands behind every attachment.

@@ -21,6 +21,11 @@ use crate::witness::Witness;
 /// How long a container takes to end after it was asked to.
 const LAST_BREATH: Duration = Duration::from_millis(700);
 
+/// A container of this name does its work and ends well.
+const SCRUBBER: &str = "pv-recycler";
+/// How long that takes.
+const SCRUBBING: Duration = Duration::from_secs(3);
+
 /// The containers of one node.
 #[derive(Clone)]
 pub(super) struct FakeRunner {
@@ -78,6 +83,13 @@ impl Runner for FakeRunner {
                     finish: Arc::new(watch::Sender::new(None)),
                 };
                 self.witness.pod_runs(id.pod.as_str(), true);
+                if id.container == SCRUBBER {
+                    let scrubber = container.clone();
+                    tokio::spawn(async move {
+                        tokio::time::sleep(SCRUBBING).await;
+                        end(&scrubber, None);
+                    });
+                }
                 self.containers().insert(id.clone(), Arc::new(container));
             }
             Ok(self.find(id))
@@ -117,11 +129,11 @@ struct FakeContainer {
 }
 
 /// The first end counts.
-fn end(container: &FakeContainer, signal: i32) {
+fn end(container: &FakeContainer, signal: Option<i32>) {
     let finish = Finish {
-        code: 128 + signal,
-        signal: Some(signal),
-        reason: "Error".to_owned(),
+        code: signal.map_or(0, |signal| 128 + signal),
+        signal,
+        reason: signal.map_or("Completed", |_| "Error").to_owned(),
         message: String::new(),
         started_at: Some(container.started_at),
         finished_at: container.clock.now_seconds(),
@@ -155,13 +167,13 @@ impl RunningContainer for FakeContainer {
         // A task of its own: it ends whatever becomes of who asked for it.
         tokio::spawn(async move {
             tokio::time::sleep(LAST_BREATH).await;
-            end(&dying, 15);
+            end(&dying, Some(15));
         });
         Ok(())
     }
 
     fn kill(&self) -> Result<(), RunnerError> {
-        end(self, 9);
+        end(self, Some(9));
         Ok(())
     }
 }

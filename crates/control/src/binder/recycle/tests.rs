@@ -70,6 +70,26 @@ fn a_volume_is_scrubbed_by_a_pod_that_is_on_record() {
 }
 
 #[test]
+fn a_pod_is_placed_only_once_it_is_on_record() {
+    let body = scrubber(&released(), "i").unwrap();
+    let gates = &body["spec"]["schedulingGates"];
+    let mut gated = pod("u1", "Pending");
+    gated.spec.scheduling_gates = gates.as_array().unwrap().clone();
+    assert_eq!(gated.spec.scheduling_gates.len(), 1);
+    assert_eq!(
+        decide(&view(released(), Some(gated.clone()))),
+        Step::Dismiss
+    );
+    let step = decide(&view(recorded("u1"), Some(gated.clone())));
+    assert_eq!(step, Step::OpenGate);
+    // A binder that was replaced made it, when the volume had long been given on.
+    assert!(is_stray(&gated, None));
+    assert!(is_stray(&gated, Some(&released())));
+    assert!(!is_stray(&gated, Some(&recorded("u1"))));
+    assert!(!is_stray(&pod("u1", "Running"), None), "somebody else's");
+}
+
+#[test]
 fn a_pod_that_goes_is_waited_for() {
     let going = deleting(pod("u1", "Succeeded"));
     let step = decide(&view(recorded("u1"), Some(going)));

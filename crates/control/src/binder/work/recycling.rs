@@ -111,6 +111,7 @@ impl Binder {
             Step::Rest(rest) | Step::Wait(rest) => return Ok(Outcome::After(rest)),
             Step::LetGo => {}
             Step::Scrub => self.scrub(&volume).await?,
+            Step::OpenGate => self.open_gate(pod.as_deref()).await?,
             Step::Dismiss => self.dismiss(pod.as_deref()).await?,
             Step::Fail(news) => self.fail(&volume, &news).await?,
             Step::FailAndDelete(news) => {
@@ -155,14 +156,30 @@ impl Binder {
             return Ok(());
         };
         let pod: Pod = self.cluster.create_json(&body).await?;
+        self.pods.absorb(pod.clone());
         let note = json!({"metadata": {"annotations": {well_known::RECYCLER: pod.metadata.uid}}});
         let noted: Volume = self
             .cluster
             .patch(&volume.key(), &Patch::merge_on(volume, note))
             .await?;
         self.volumes.absorb(noted);
-        self.pods.absorb(pod);
+        self.open_gate(Some(&pod)).await
+    }
+
+    async fn open_gate(&self, pod: Option<&Pod>) -> Result<(), ApiError> {
+        let Some(pod) = pod else { return Ok(()) };
+        let open = Patch::merge_on(pod, json!({"spec": {"schedulingGates": null}}));
+        self.pods
+            .absorb(self.cluster.patch(&pod.key(), &open).await?);
         Ok(())
+    }
+
+    /// Deletes a pod that was made for a recycling that isn't, or is no more. It was never placed.
+    pub(super) async fn dismiss_stray(&self, name: &str) -> Result<(), ApiError> {
+        let volume = self.volumes.named(name);
+        let pod = self.pods.get(&recycle::pod_key(name));
+        let stray = pod.filter(|pod| recycle::is_stray(pod, volume.as_deref()));
+        self.dismiss(stray.as_deref()).await
     }
 
     async fn dismiss(&self, pod: Option<&Pod>) -> Result<(), ApiError> {

@@ -14,6 +14,7 @@ use crate::{
 
 impl Binder {
     pub(super) async fn volume_turn(&self, name: &str) -> Result<Outcome, ApiError> {
+        self.dismiss_stray(name).await?;
         let Some(volume) = self.volumes.named(name) else {
             return Ok(Outcome::Done);
         };
