@@ -55,8 +55,14 @@ pub(super) async fn serve(
         socket: stream,
         activity: activity.clone(),
     };
-    let stream = match tokio::time::timeout(limits.handshake, acceptor.accept(socket)).await {
-        Ok(Ok(stream)) => stream,
+    // Both in memory of their own: a task keeps room for all that it ever holds, and one that waits
+    // for events would keep that of its handshake besides.
+    let handshake = Box::pin(tokio::time::timeout(
+        limits.handshake,
+        acceptor.accept(socket),
+    ));
+    let stream = match handshake.await {
+        Ok(Ok(stream)) => Box::new(stream),
         Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
@@ -77,8 +83,7 @@ pub(super) async fn serve(
         }
     });
     let builder = builder(&limits, is_http2);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
+    let mut connection = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
     let mut over = std::pin::pin!(activity.over(limits.idle, limits.unread));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
