@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
 /// Why a tree could not be removed. What was removed until then stays removed.
@@ -55,11 +55,18 @@ pub fn remove_tree_one_fs(path: &Path) -> Result<(), RemoveTreeError> {
         Err(Errno::NOENT) => return Ok(()),
         Err(error) => return Err(failed(error)),
     };
-    remove_entry(&parent, name.as_encoded_bytes(), path)
+    remove_root(&parent, name.as_encoded_bytes(), path)
 }
 
-fn remove_entry(parent: &OwnedFd, name: &[u8], path: &Path) -> Result<(), RemoveTreeError> {
-    let failed = |source: Errno| match source {
+/// How deep a removal goes before it takes what is below to the top. A tree may be deeper than any
+/// stack, and than descriptors can be open: whoever made it may have wanted just that.
+const DEEPEST: u32 = 64;
+
+/// How many names of a directory are held in memory at once.
+const AT_ONCE: usize = 4096;
+
+fn failed(path: &Path) -> impl Fn(Errno) -> RemoveTreeError {
+    move |source| match source {
         Errno::XDEV | Errno::BUSY => RemoveTreeError::MountPoint {
             path: path.to_owned(),
         },
@@ -67,21 +74,98 @@ fn remove_entry(parent: &OwnedFd, name: &[u8], path: &Path) -> Result<(), Remove
             path: path.to_owned(),
             source: source.into(),
         },
+    }
+}
+
+fn remove_root(parent: &OwnedFd, name: &[u8], path: &Path) -> Result<(), RemoveTreeError> {
+    if unlinked(parent, name).map_err(failed(path))? {
+        return Ok(());
+    }
+    let root = enter(parent, name).map_err(failed(path))?;
+    let mut removal = Removal {
+        root: &root,
+        moved: 0,
     };
-    // Whatever it is, if it can be unlinked as a file then there is nothing below it.
+    loop {
+        let before = removal.moved;
+        removal.empty(&root, path, 0)?;
+        // What was taken to the top is emptied as the rest is, until nothing is left of it.
+        if removal.moved == before {
+            break;
+        }
+    }
+    removed(parent, name).map_err(failed(path))
+}
+
+/// Whether something was removed that has nothing below it, whatever it was.
+fn unlinked(parent: &OwnedFd, name: &[u8]) -> rustix::io::Result<bool> {
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        Err(Errno::ISDIR | Errno::PERM) => {}
-        Err(error) => return Err(failed(error)),
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::ISDIR | Errno::PERM) => Ok(false),
+        Err(error) => Err(error),
     }
-    let directory = enter(parent, name).map_err(failed)?;
-    for entry in children(&directory).map_err(failed)? {
-        let below = path.join(OsStr::from_bytes(&entry));
-        remove_entry(&directory, &entry, &below)?;
-    }
+}
+
+fn removed(parent: &OwnedFd, name: &[u8]) -> rustix::io::Result<()> {
     match rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(error),
+    }
+}
+
+struct Removal<'a> {
+    root: &'a OwnedFd,
+    /// Directories that were taken to the top so far.
+    moved: u64,
+}
+
+impl Removal<'_> {
+    fn empty(
+        &mut self,
+        directory: &OwnedFd,
+        path: &Path,
+        depth: u32,
+    ) -> Result<(), RemoveTreeError> {
+        loop {
+            let names = children(directory, AT_ONCE).map_err(failed(path))?;
+            if names.is_empty() {
+                return Ok(());
+            }
+            for name in names {
+                let below = path.join(OsStr::from_bytes(&name));
+                self.entry(directory, &name, (&below, depth))?;
+            }
+        }
+    }
+
+    fn entry(
+        &mut self,
+        parent: &OwnedFd,
+        name: &[u8],
+        (path, depth): (&Path, u32),
+    ) -> Result<(), RemoveTreeError> {
+        if unlinked(parent, name).map_err(failed(path))? {
+            return Ok(());
+        }
+        let directory = enter(parent, name).map_err(failed(path))?;
+        if depth >= DEEPEST {
+            return self.take_up(parent, name).map_err(failed(path));
+        }
+        self.empty(&directory, path, depth + 1)?;
+        removed(parent, name).map_err(failed(path))
+    }
+
+    /// Takes a directory to the top, under a name that nobody has.
+    fn take_up(&mut self, parent: &OwnedFd, name: &[u8]) -> rustix::io::Result<()> {
+        loop {
+            self.moved += 1;
+            let new = format!(".deep-{}", self.moved);
+            let flags = RenameFlags::NOREPLACE;
+            match rustix::fs::renameat_with(parent, name, self.root, &*new, flags) {
+                Err(Errno::EXIST) => {}
+                other => return other,
+            }
+        }
     }
 }
 
@@ -97,14 +181,17 @@ fn enter(parent: &OwnedFd, name: &[u8]) -> rustix::io::Result<OwnedFd> {
     }
 }
 
-/// The names in a directory, all read before any is removed.
-fn children(directory: &OwnedFd) -> rustix::io::Result<Vec<Vec<u8>>> {
+/// The first names in a directory, read before any is removed.
+fn children(directory: &OwnedFd, most: usize) -> rustix::io::Result<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
             names.push(name.to_vec());
+        }
+        if names.len() >= most {
+            break;
         }
     }
     Ok(names)
@@ -127,7 +214,7 @@ pub fn disk_usage(path: &Path) -> io::Result<u64> {
         let Ok(held) = enter(&root, folder.as_os_str().as_bytes()) else {
             continue;
         };
-        for name in children(&held).unwrap_or_default() {
+        for name in children(&held, usize::MAX).unwrap_or_default() {
             let Ok(found) = rustix::fs::statat(&held, &*name, AtFlags::SYMLINK_NOFOLLOW) else {
                 continue;
             };

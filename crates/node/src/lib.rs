@@ -75,6 +75,8 @@ pub struct NodeConfig {
     pub hidden: Vec<PathBuf>,
     /// Where FlexVolume drivers are.
     pub volume_plugin_dir: PathBuf,
+    /// How soon a secret that a pod's volume shows is asked for again.
+    pub secrets_again: Duration,
     /// Where containers find the API server, as host and port; none tells them nothing.
     pub api_server: Option<(String, u16)>,
     /// How often a driver that wants it is asked again to publish a volume.
@@ -95,6 +97,7 @@ impl NodeConfig {
             labels: BTreeMap::new(),
             max_pods: 110,
             volume_plugin_dir: PathBuf::from(VOLUME_PLUGIN_DIR),
+            secrets_again: Duration::from_mins(1),
             api_server: None,
             // As often as the kubelet looks at a pod.
             republish: Duration::from_secs(60),
@@ -165,6 +168,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
         republish,
         patience,
         volume_plugin_dir,
+        secrets_again,
     } = config;
     let Seams {
         runner,
@@ -222,6 +226,9 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
             address: address.clone(),
             allocatable: identity::allocatable(),
         },
+        secrets_again: secrets_again
+            .try_into()
+            .unwrap_or(jiff::SignedDuration::MAX),
     };
     let flex = Arc::new(plugins::Flex::new(
         layout.clone(),

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use orlop_host::mount::{FsOption, MountError, NewMount};
 use orlop_host::place::{Occupant, Place};
 use orlop_host::tree::RemoveTreeError;
@@ -219,6 +219,8 @@ pub(crate) struct Sources {
     pub(crate) objects: Objects,
     pub(crate) tokens: Tokens,
     pub(crate) facts: NodeFacts,
+    /// How soon a secret is asked for again.
+    pub(crate) secrets_again: SignedDuration,
 }
 
 impl Sources {

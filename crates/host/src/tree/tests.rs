@@ -80,3 +80,34 @@ fn what_a_tree_takes_is_counted_once_and_never_behind_links() {
     let used = disk_usage(&tree).unwrap() - before;
     assert!((1 << 20..2 << 20).contains(&used), "{used}");
 }
+
+#[test]
+fn a_tree_deeper_than_any_stack_is_removed() {
+    use std::os::fd::AsFd as _;
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at = rustix::fs::open(&tree, flags, Mode::empty()).unwrap();
+    for _ in 0..6000 {
+        rustix::fs::mkdirat(&at, "d", Mode::RWXU).unwrap();
+        at = rustix::fs::openat(at.as_fd(), "d", flags, Mode::empty()).unwrap();
+    }
+    drop(at);
+    // On a thread like those that removals run on.
+    let work = std::thread::Builder::new().stack_size(512 << 10);
+    let work = work.spawn(move || remove_tree_one_fs(&tree).map(|()| tree.exists()));
+    assert!(!work.unwrap().join().unwrap().unwrap());
+}
+
+#[test]
+fn more_names_than_are_held_at_once_are_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    for name in 0..AT_ONCE + 10 {
+        std::fs::write(tree.join(name.to_string()), "").unwrap();
+    }
+    remove_tree_one_fs(&tree).unwrap();
+    assert!(!tree.exists());
+}

@@ -1,13 +1,14 @@
-//! The config maps and secrets that volumes of this node's pods show.
+//! The config maps that volumes of this node's pods show.
 //!
-//! Each is followed by a watch of its own, as the kubelet does it: a node may read what its
-//! pods name and nothing else. Who shows an older version than the one that came is told;
-//! what never changes is not watched.
+//! Each is followed by a watch of its own, as the kubelet does it: a node reads what its pods
+//! name and nothing else. Who shows an older version than the one that came is told; what
+//! never changes is not watched. Secrets are not among them: who may watch one by its name may
+//! list them all, unless the API server knows nodes, so they are asked for again and again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use orlop_model::{ConfigMap, Key, Kind, Secret};
+use orlop_model::{ConfigMap, Key, Kind};
 use orlop_runtime::{ApiError, Change, Cluster, Followed, Informers};
 
 use crate::layout::PodUid;
@@ -33,7 +34,6 @@ type Tell = Arc<dyn Fn(Shown) + Send + Sync>;
 /// The objects of all volumes.
 pub(crate) struct Objects {
     pub(super) config_maps: Follows<ConfigMap>,
-    pub(super) secrets: Follows<Secret>,
 }
 
 impl Objects {
@@ -43,17 +43,14 @@ impl Objects {
         informers: &Informers,
         tell: impl Fn(Shown) + Send + Sync + 'static,
     ) -> Self {
-        let tell: Tell = Arc::new(tell);
         Self {
-            config_maps: Follows::new(cluster, informers, tell.clone()),
-            secrets: Follows::new(cluster, informers, tell),
+            config_maps: Follows::new(cluster, informers, Arc::new(tell)),
         }
     }
 
     /// A pod shows nothing any more.
     pub(crate) fn release(&self, pod: &PodUid) {
         self.config_maps.release(pod);
-        self.secrets.release(pod);
     }
 }
 
@@ -63,12 +60,6 @@ pub(super) trait MayBeFixed: Kind {
 }
 
 impl MayBeFixed for ConfigMap {
-    fn is_fixed(&self) -> bool {
-        self.immutable == Some(true)
-    }
-}
-
-impl MayBeFixed for Secret {
     fn is_fixed(&self) -> bool {
         self.immutable == Some(true)
     }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use orlop_model::pod::{
     ConfigMapSource, DownwardFile, DownwardSource, KeyToPath, PodVolume, Projection, SecretSource,
 };
-use orlop_model::{Key, Pod};
+use orlop_model::{Key, Pod, Secret};
 
 use super::atomic_files::{File, Payload};
 use super::downward::{field, resource};
@@ -171,7 +171,7 @@ impl Gather<'_> {
     }
 
     async fn secret(
-        &self,
+        &mut self,
         source: &SecretSource,
         mode: Option<u32>,
         payload: &mut Payload,
@@ -183,8 +183,13 @@ impl Gather<'_> {
         };
         let key = self.key(name);
         let optional = source.optional == Some(true);
-        let secrets = &self.from.sources.objects.secrets;
-        let found = secrets.get(&key, &self.user, self.from.freshness).await?;
+        let From { sources, now, .. } = self.from;
+        let found = sources.cluster.get::<Secret>(&key).await?;
+        if found.as_ref().and_then(|secret| secret.immutable) != Some(true)
+            && let Ok(again) = now.checked_add(sources.secrets_again)
+        {
+            self.renew_at = Some(self.renew_at.map_or(again, |at| at.min(again)));
+        }
         let Some(secret) = required(found, optional, "Secret", &key)? else {
             return Ok(());
         };

@@ -23,6 +23,10 @@ use super::csi::{
     a_driver_that_sets_the_group_is_told_it, a_failed_repetition_takes_nothing_from_a_running_pod,
     volumes_tell_how_full_and_how_well_they_are,
 };
+use super::disks::{
+    a_change_of_a_config_map_reaches_all_its_pods,
+    a_local_disk_is_formatted_if_it_is_empty_and_mounted_once,
+};
 use super::files::{
     a_pod_starts_as_soon_as_its_config_map_comes, a_pod_whose_empty_dir_grows_too_large_is_evicted,
     files_follow_what_they_come_from, what_never_changes_is_not_watched,
@@ -87,6 +91,8 @@ cases![
     a_flexvolume_driver_that_misbehaves_is_told_of_and_harms_nobody,
     two_flexvolumes_of_one_name_are_not_taken_for_one,
     pods_are_containers_of_a_container_runtime,
+    a_local_disk_is_formatted_if_it_is_empty_and_mounted_once,
+    a_change_of_a_config_map_reaches_all_its_pods,
 ];
 
 fn shell(script: &str) -> serde_json::Value {

@@ -67,7 +67,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) -> Duration {
 }
 
 pub(crate) async fn files_follow_what_they_come_from() {
-    let world = World::new(false).await;
+    let world = World::tuned(|config| config.secrets_again = Duration::from_secs(1)).await;
     config_map(&world, "conf", "one").await;
     let secret =
         json!({"metadata": {"name": "key", "namespace": "default"}, "stringData": {"a": "x"}});

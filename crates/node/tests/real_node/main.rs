@@ -11,6 +11,7 @@ mod cases;
 mod crashes;
 mod cri;
 mod csi;
+mod disks;
 mod files;
 mod flex;
 mod groups;
