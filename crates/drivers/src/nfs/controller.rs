@@ -17,7 +17,7 @@ use super::ids::VolumeId;
 use super::options::MountPlan;
 use super::order::{Answer, Mounting, Order, Work};
 use super::{PATIENCE, Shared, parameters};
-use crate::local::in_flight::Subject;
+use crate::local::in_flight::{Subject, Turn};
 
 mod capability;
 mod capacity;
@@ -81,18 +81,32 @@ impl<'a> Call<'a> {
         turns: Vec<Subject>,
         patience: std::time::Duration,
     ) -> Result<Answer, Failure> {
-        let turn = self
-            .shared
+        let turn = self.begin(turns)?;
+        self.run_holding(work, patience, turn).await
+    }
+
+    /// Takes the turns of these things.
+    pub(super) fn begin(&self, turns: Vec<Subject>) -> Result<Turn, Failure> {
+        self.shared
             .in_flight
             .begin(turns)
-            .map_err(|busy| Failure::new(tonic::Code::Aborted, busy.to_string()))?;
+            .map_err(|busy| Failure::new(tonic::Code::Aborted, busy.to_string()))
+    }
+
+    /// Has work done for which turns were taken; `held` is kept until there is an answer.
+    pub(super) async fn run_holding<T: Send + 'static>(
+        &self,
+        work: Work,
+        patience: std::time::Duration,
+        held: T,
+    ) -> Result<Answer, Failure> {
         let config = &self.shared.config;
         let order = Order {
             working_dir: config.working_dir.clone(),
             stand_in: config.hands.stand_in(),
             work,
         };
-        config.hands.run(order, patience, turn).await
+        config.hands.run(order, patience, held).await
     }
 
     /// How a share is mounted for work of our own: by what the call brings, else by what its secret

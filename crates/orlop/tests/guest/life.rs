@@ -143,10 +143,10 @@ async fn a_large_tree_leaves_its_name_at_once_and_a_killed_driver_resumes() {
         options: "",
     };
     let volume = driver.create("pvc-large", &on).await.unwrap();
-    for folder in 0..10 {
+    for folder in 0..5 {
         let folder = server::path("data", "pvc-large").join(folder.to_string());
         fs::create_dir(&folder).unwrap();
-        for file in 0..400 {
+        for file in 0..80 {
             fs::write(folder.join(file.to_string()), "").unwrap();
         }
     }

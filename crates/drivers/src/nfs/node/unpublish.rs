@@ -46,15 +46,14 @@ pub(super) async fn clear(call: &Call<'_>, target: &Path) -> Result<(), Failure>
     };
     let patience = call.caller.patience().unwrap_or(FORCED + GENTLE);
     let gentle = GENTLE.min(patience / 2);
-    let outcome = call
-        .run_within(work(false), vec![turn(target)], gentle)
-        .await;
+    // Not the worker's: one that its server holds would keep the forced one away.
+    let _turn = call.begin(vec![turn(target)])?;
+    let outcome = call.run_holding(work(false), gentle, ()).await;
     match outcome {
         Err(failure) if failure.code() == Code::DeadlineExceeded => {
             tracing::warn!(path = %target.display(), "the server does not answer: unmounted by force");
             let forced = FORCED.min(patience.saturating_sub(gentle));
-            call.run_within(work(true), vec![turn(target)], forced)
-                .await?;
+            call.run_holding(work(true), forced, ()).await?;
         }
         other => {
             other?;
