@@ -300,7 +300,8 @@ async fn late_claims_are_bound_where_their_pods_go_and_no_volume_is_given_twice(
     assert_eq!(given, ["a", "b", "c"]);
     stage.pod("four", "four", "").await;
     let message = "0/2 nodes are available: 2 node(s) didn't find available persistent volumes \
-                   to bind.";
+                   to bind. Note: claim \"four\" asks for 1Gi of class \"late\", which has no free \
+                   volume and makes none by itself.";
     stage.until_said("four", "FailedScheduling", message).await;
     let told = |p: Option<&Pod>| {
         let mut conditions = p.iter().flat_map(|p| &p.status.conditions);
