@@ -189,27 +189,25 @@ fn volumes_are_found_as_in_the_original_without_provisioning() {
         ),
         case(
             "two-unbound-pvcs,partial-match",
-            { vec![by_hand("a", "1Gi", here()), by_hand("b", "1Gi", here())] },
+            vec![by_hand("a", "1Gi", here()), by_hand("b", "1Gi", here())],
             Answer::Refused(Reason::NoVolume),
         ),
         case(
             "one-bound,one-unbound",
-            { vec![bound("a", Some("n1")), by_hand("b", "1Gi", here())] },
+            vec![bound("a", Some("n1")), by_hand("b", "1Gi", here())],
             plan(vec![("b", "v1")]),
         ),
         case(
             "one-bound,one-unbound,unavailable",
-            {
-                vec![
-                    bound("a", Some("n1")),
-                    by_hand("b", "1Gi", vec![free("v1", "1Gi", "n2")]),
-                ]
-            },
+            vec![
+                bound("a", Some("n1")),
+                by_hand("b", "1Gi", vec![free("v1", "1Gi", "n2")]),
+            ],
             Answer::Refused(Reason::NoVolume),
         ),
         case(
             "one-prebound,one-unbound",
-            { vec![prebound("a"), by_hand("b", "1Gi", here())] },
+            vec![prebound("a"), by_hand("b", "1Gi", here())],
             unready(Unready::Unbound),
         ),
         case(
@@ -224,37 +222,33 @@ fn volumes_are_found_as_in_the_original_without_provisioning() {
         ),
         case(
             "immediate-bound,delayed-mode-bound",
-            {
-                vec![
-                    immediate(bound("a", Some("n1"))),
-                    by_hand("b", "1Gi", here()),
-                ]
-            },
+            vec![
+                immediate(bound("a", Some("n1"))),
+                by_hand("b", "1Gi", here()),
+            ],
             plan(vec![("b", "v1")]),
         ),
         case(
             "immediate-unbound,delayed-mode-unbound",
-            {
-                vec![
-                    immediate(by_hand("a", "1Gi", vec![])),
-                    by_hand("b", "1Gi", here()),
-                ]
-            },
+            vec![
+                immediate(by_hand("a", "1Gi", vec![])),
+                by_hand("b", "1Gi", here()),
+            ],
             unready(Unready::Unbound),
         ),
         case(
             "generic-ephemeral,no-pvc",
-            { vec![ephemeral(absent("p-a"), "")] },
+            vec![ephemeral(absent("p-a"), "")],
             unready(Unready::NotMade("p-a".into())),
         ),
         case(
             "generic-ephemeral,with-pvc",
-            { vec![ephemeral(by_hand("p-a", "1Gi", here()), "uid-p")] },
+            vec![ephemeral(by_hand("p-a", "1Gi", here()), "uid-p")],
             plan(vec![("p-a", "v1")]),
         ),
         case(
             "generic-ephemeral,wrong-pvc",
-            { vec![ephemeral(by_hand("p-a", "1Gi", here()), "uid-q")] },
+            vec![ephemeral(by_hand("p-a", "1Gi", here()), "uid-q")],
             unready(Unready::NotOurs {
                 claim: "ns/p-a".into(),
                 pod: "ns/p".into(),
@@ -285,12 +279,12 @@ fn volumes_are_found_as_in_the_original_with_provisioning() {
         ),
         case(
             "two-unbound-pvcs,one-matched,one-provisioned",
-            { vec![made("a", "1Gi", here()), made("b", "9Gi", here())] },
+            vec![made("a", "1Gi", here()), made("b", "9Gi", here())],
             plan(vec![("a", "v1"), ("b", "-")]),
         ),
         case(
             "one-bound,one-provisioned",
-            { vec![bound("a", Some("n1")), made("b", "1Gi", vec![])] },
+            vec![bound("a", Some("n1")), made("b", "1Gi", vec![])],
             plan(vec![("b", "-")]),
         ),
         case(
@@ -300,17 +294,17 @@ fn volumes_are_found_as_in_the_original_with_provisioning() {
         ),
         case(
             "one-selected-node, another",
-            { vec![selected(made("a", "1Gi", here()), "n2")] },
+            vec![selected(made("a", "1Gi", here()), "n2")],
             Answer::Refused(Reason::NoVolume),
         ),
         case(
             "immediate-unbound-pvc",
-            { vec![immediate(made("a", "1Gi", vec![]))] },
+            vec![immediate(made("a", "1Gi", vec![]))],
             Answer::Unready(Unready::Unbound),
         ),
         case(
             "one-immediate-bound,one-provisioned",
-            { vec![immediate(bound("a", Some("n1"))), made("b", "1Gi", vec![])] },
+            vec![immediate(bound("a", Some("n1"))), made("b", "1Gi", vec![])],
             plan(vec![("b", "-")]),
         ),
         case(
@@ -320,7 +314,7 @@ fn volumes_are_found_as_in_the_original_with_provisioning() {
         ),
         case(
             "volume-topology-unsatisfied",
-            { vec![elsewhere(made("a", "1Gi", vec![]))] },
+            vec![elsewhere(made("a", "1Gi", vec![]))],
             Answer::Refused(Reason::NoVolume),
         ),
     ]);
