@@ -52,7 +52,7 @@ impl FakeRunner {
     /// All containers end at once, and nothing is left of them.
     pub(super) fn go_dark(&self) {
         for (_, container) in std::mem::take(&mut *self.containers()) {
-            end(&container, 9);
+            end(&container, Some(9));
         }
     }
 
