@@ -67,7 +67,8 @@ fn by_hand() -> Scenario {
                 &user,
                 "two",
                 "Retain",
-                json!({"capacity": {"storage": "9Gi"}}),
+                // One that would do could be taken for want of news of the better one.
+                json!({"accessModes": ["ReadOnlyMany"]}),
             )
             .await;
             until_phase(&user, "one", VolumePhase::Available).await?;
