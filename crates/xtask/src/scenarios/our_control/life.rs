@@ -139,7 +139,12 @@ async fn told(stage: &Stage, life: &Life, names: &Names) -> Result<BTreeSet<Stri
             && !LUCK.contains(&text(event, "/reason").as_str())
             && uids.contains(&text(event, "/involvedObject/uid"))
     });
-    Ok(ours.map(|event| line(event, names)).collect())
+    Ok(ours.map(|event| original(&line(event, names))).collect())
+}
+
+/// What the originals say, without what ours add behind it: what is there, and what would help.
+fn original(line: &str) -> String {
+    line.split("; ").next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
