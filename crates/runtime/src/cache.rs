@@ -221,9 +221,14 @@ impl<K: Kind> Cache<K> {
         if !meta.is_deleting() || !meta.finalizers.is_empty() {
             return self.absorb(object);
         }
-        let (key, uid) = (object.key(), meta.uid.clone());
-        self.ended(&uid);
-        if self.get(&key).is_some_and(|have| have.meta().uid == uid) {
+        self.end(&object);
+    }
+
+    /// Takes out what the API server has told to be gone, ahead of the watch.
+    pub fn end(&self, object: &K) {
+        let (key, uid) = (object.key(), &object.meta().uid);
+        self.ended(uid);
+        if self.get(&key).is_some_and(|have| have.meta().uid == *uid) {
             self.remove(&key);
         }
     }

@@ -80,6 +80,33 @@ impl ApiError {
         matches!(self.refusal, Refusal::Expired(_))
     }
 
+    /// The same error for another who waited for the same answer.
+    pub(crate) fn retold(&self) -> Self {
+        let refusal = match &self.refusal {
+            Refusal::NotFound(words) => Refusal::NotFound(words.clone()),
+            Refusal::AlreadyExists(words) => Refusal::AlreadyExists(words.clone()),
+            Refusal::Conflict(words) => Refusal::Conflict(words.clone()),
+            Refusal::Expired(words) => Refusal::Expired(words.clone()),
+            Refusal::Busy { after, message } => Refusal::Busy {
+                after: *after,
+                message: message.clone(),
+            },
+            Refusal::Refused { code, message } => Refusal::Refused {
+                code: *code,
+                message: message.clone(),
+            },
+            Refusal::Lost(cause) => Refusal::Lost(cause.to_string().into()),
+            Refusal::Unreadable(cause) => {
+                Refusal::Unreadable(serde::de::Error::custom(cause.to_string()))
+            }
+        };
+        Self {
+            verb: self.verb,
+            what: self.what.clone(),
+            refusal,
+        }
+    }
+
     /// The error and its causes in one line, for logs and events.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();

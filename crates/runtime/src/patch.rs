@@ -96,17 +96,20 @@ pub fn without_finalizer<K: Kind>(seen: &K, finalizer: &str) -> Option<Patch> {
     ))
 }
 
-/// Removes a finalizer from this very object, whatever else changed on it since it was looked at; `None`
-/// if it isn't there. For what is decided for good, and for kinds of Kubernetes' own: others don't merge
-/// lists.
-pub fn letting_go<K: Kind>(seen: &K, finalizer: &str) -> Option<Patch> {
+/// Removes finalizers from this very object, whatever else changed on it since it was looked at; `None`
+/// if none of them is there. For what is decided for good, and for kinds of Kubernetes' own: others don't
+/// merge lists.
+pub fn letting_go<K: Kind>(seen: &K, finalizers: &[&str]) -> Option<Patch> {
     let meta = seen.meta();
+    let here: Vec<&&str> = finalizers
+        .iter()
+        .filter(|f| meta.has_finalizer(f))
+        .collect();
     let body = json!({"metadata": {
         "uid": meta.uid,
-        "$deleteFromPrimitiveList/finalizers": [finalizer],
+        "$deleteFromPrimitiveList/finalizers": here,
     }});
-    meta.has_finalizer(finalizer)
-        .then_some(Patch::Strategic(body))
+    (!here.is_empty()).then_some(Patch::Strategic(body))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use orlop_csi::{Driver, DriverInfo, client::ControllerCapability};
 use orlop_model::{CsiNode, Volume, VolumeAttachment, well_known::attacher_finalizer};
-use orlop_runtime::{Backoff, Change, Process, Queue, work};
+use orlop_runtime::{Backoff, Change, Joint, Process, Queue, work};
 use tracing::info;
 
 use crate::{
@@ -131,6 +131,7 @@ async fn run(process: &Process, driver: Driver, info: &DriverInfo, config: Confi
         finalizer,
         volumes: process.cache(),
         attachments: crate::provisioner::attachments_by_volume(&process.cache()),
+        attached: Joint::new(process.cluster.clone()),
     };
     feed(process, info, &lanes, &volume_queue);
     attachments.synced().await;

@@ -18,7 +18,7 @@ use orlop_csi::{
 use orlop_model::{
     Claim, CsiNode, Node, StorageClass, Volume, VolumeAttachment, well_known::attacher_finalizer,
 };
-use orlop_runtime::{Backoff, Change, Outcome, Process, Queue, work};
+use orlop_runtime::{Backoff, Change, Joint, Outcome, Process, Queue, work};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -290,6 +290,7 @@ async fn run(
             .then(|| attacher_finalizer(&info.name)),
         classes: process.cache(),
         attachments: volumes::by_volume(&process.cache()),
+        attached: Joint::new(process.cluster.clone()),
         recorder,
         config,
     };

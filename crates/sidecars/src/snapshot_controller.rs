@@ -35,6 +35,7 @@ mod group;
 mod make;
 mod members;
 mod metrics;
+mod parting;
 mod shop;
 mod single;
 mod sources;

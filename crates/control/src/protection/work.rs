@@ -2,8 +2,8 @@
 
 use orlop_model::{Claim, Key, Kind, Pod, Volume, well_known};
 use orlop_runtime::{
-    ApiError, Cache, Cluster, Index, Outcome, Patch, Process, Queue, letting_go, with_finalizer,
-    without_finalizer, work,
+    ApiError, Cache, Cluster, Index, Joint, Outcome, Patch, Process, Queue, letting_go,
+    with_finalizer, without_finalizer, work,
 };
 use tracing::debug;
 
@@ -27,6 +27,8 @@ struct Protection {
     volumes: Cache<Volume>,
     pods: Cache<Pod>,
     pods_by_claim: Index<Pod>,
+    /// A namespace's pods as they are, for many claims at once.
+    users: Joint<Pod>,
 }
 
 /// Starts the protection of claims, volumes and classes of attributes.
@@ -40,6 +42,7 @@ pub fn start(process: &Process) {
         volumes: process.cache(),
         pods_by_claim: pods.index(orlop_model::pod::BY_CLAIM, orlop_model::pod::claims_used),
         pods,
+        users: Joint::new(process.cluster.clone()),
     };
     process.spawn("protection", role.run());
 }
@@ -90,8 +93,8 @@ impl Protection {
         let pods = self.pods_by_claim.get(&key.to_string());
         let mut decision = claim::decide(&claim, pods.iter().map(|p| &**p), Evidence::Cached);
         if decision == Decision::Confirm {
-            let pods = self.cluster.list::<Pod>(Some(&key.namespace)).await?;
-            decision = claim::decide(&claim, &pods, Evidence::Live);
+            let pods = self.users.list(Some(&key.namespace)).await?;
+            decision = claim::decide(&claim, &*pods, Evidence::Live);
         }
         debug!(claim = %key, ?decision, "decided");
         self.carry_out(&self.claims, &*claim, decision, well_known::PVC_PROTECTION)
@@ -130,7 +133,9 @@ impl Protection {
             Decision::Keep | Decision::Confirm => None,
             Decision::Protect => with_finalizer(seen, finalizer),
             // Others let go of a volume at the same time, and what is deleted is never used again.
-            Decision::Lift if finalizer == well_known::PV_PROTECTION => letting_go(seen, finalizer),
+            Decision::Lift if finalizer == well_known::PV_PROTECTION => {
+                letting_go(seen, &[finalizer])
+            }
             Decision::Lift => without_finalizer(seen, finalizer),
         };
         if let Some(patch) = patch {

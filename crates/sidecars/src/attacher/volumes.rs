@@ -1,7 +1,7 @@
 //! Lets volumes go that are deleted and not attached.
 
-use orlop_model::{Kind, Volume, VolumeAttachment};
-use orlop_runtime::{ApiError, Cache, Cluster, Index, Outcome, without_finalizer};
+use orlop_model::{Volume, VolumeAttachment};
+use orlop_runtime::{ApiError, Cache, Cluster, Index, Joint, Outcome, letting_go};
 use tracing::warn;
 
 use crate::insist::insist;
@@ -12,6 +12,8 @@ pub(super) struct Volumes {
     pub(super) finalizer: String,
     pub(super) volumes: Cache<Volume>,
     pub(super) attachments: Index<VolumeAttachment>,
+    /// All attachments as they are, for many volumes at once.
+    pub(super) attached: Joint<VolumeAttachment>,
 }
 
 impl Volumes {
@@ -32,16 +34,17 @@ impl Volumes {
 
     async fn release(&self, volume: &Volume) -> Result<Outcome, ApiError> {
         // The cache may be behind, and an attachment be there already.
-        let all = self.cluster.list::<VolumeAttachment>(None).await?;
+        let all = self.attached.list(None).await?;
         if all.iter().any(|a| a.volume_name() == volume.metadata.name) {
             return Ok(Outcome::Retry);
         }
+        // What is deleted is never attached again, whatever else changes on it meanwhile.
         let released = insist(&self.cluster, volume, |now: &Volume| {
-            without_finalizer(now, &self.finalizer).filter(|_| now.meta().is_deleting())
+            letting_go(now, &[&self.finalizer])
         })
         .await?;
         if let Some(released) = released {
-            self.volumes.absorb(released);
+            self.volumes.absorb_or_end(released);
         }
         Ok(Outcome::Done)
     }

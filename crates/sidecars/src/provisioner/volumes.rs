@@ -9,8 +9,8 @@ use orlop_model::{
     well_known::{DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE, EXTERNAL_PROVISIONER},
 };
 use orlop_runtime::{
-    ApiError, Cache, Cluster, EventType, Index, Outcome, Preconditions, Recorder, letting_go,
-    with_finalizer, without_finalizer,
+    ApiError, Cache, Cluster, EventType, Index, Joint, Outcome, Preconditions, Recorder,
+    letting_go, with_finalizer, without_finalizer,
 };
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -37,6 +37,8 @@ pub(super) struct Volumes {
     pub(super) attacher: Option<String>,
     pub(super) classes: Cache<StorageClass>,
     pub(super) attachments: Index<VolumeAttachment>,
+    /// All attachments as they are, for many volumes at once.
+    pub(super) attached: Joint<VolumeAttachment>,
     pub(super) recorder: Recorder,
     pub(super) config: Config,
 }
@@ -160,17 +162,36 @@ impl Volumes {
             volume_id = csi.volume_handle,
             "deleted"
         );
-        let only_if = Preconditions::same_object(&live);
-        let key = live.key();
-        if let Some(doomed) = self.cluster.delete_held::<Volume>(&key, &only_if).await? {
-            // Others let go of it at the same time, and must not get into each other's way.
-            let let_go = |now: &Volume| letting_go(now, EXTERNAL_PROVISIONER);
-            if let Some(free) = insist(&self.cluster, &doomed, let_go).await? {
-                self.volumes.absorb_or_end(free);
-            }
-        }
+        self.let_go(&live).await?;
         self.config.metrics.deleted(class, begun.elapsed());
         Ok(Outcome::Done)
+    }
+
+    /// Ends the object of a volume that is gone.
+    async fn let_go(&self, volume: &Volume) -> Result<(), ApiError> {
+        // Nobody has to keep it for a detachment any more, so the attacher's hold goes with ours; and
+        // before the deletion, so that nobody takes the trouble to look for attachments once more. Ended
+        // in between, it is still there as released, and all of this is done again.
+        let both = [Some(EXTERNAL_PROVISIONER), self.attacher.as_deref()];
+        let holds: Vec<&str> = both.into_iter().flatten().collect();
+        // Others let go of it at the same time, and must not get into each other's way.
+        let free = insist(&self.cluster, volume, |now: &Volume| {
+            letting_go(now, &holds)
+        });
+        let Some(volume) = free.await? else {
+            return Ok(());
+        };
+        if volume.metadata.is_deleting() {
+            self.volumes.absorb_or_end(volume);
+            return Ok(());
+        }
+        let (key, only_if) = (volume.key(), Preconditions::same_object(&volume));
+        let held = self.cluster.delete_held::<Volume>(&key, &only_if).await?;
+        match held.filter(|held| !held.metadata.finalizers.is_empty()) {
+            Some(held) => self.volumes.absorb(held),
+            None => self.volumes.end(&volume),
+        }
+        Ok(())
     }
 
     /// That nobody has the volume, by live reads and what is true for good.
@@ -188,7 +209,7 @@ impl Volumes {
         if finalizer.is_some_and(|finalizer| !volume.metadata.has_finalizer(finalizer)) {
             return Ok(Ok(()));
         }
-        let all = self.cluster.list::<VolumeAttachment>(None).await?;
+        let all = self.attached.list(None).await?;
         if all.iter().any(|a| a.volume_name() == volume.metadata.name) {
             return Ok(Err(DeleteError::Attached));
         }

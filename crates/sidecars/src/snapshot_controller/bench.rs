@@ -10,6 +10,7 @@ use super::{
     AGAIN,
     decide::{Refusal, Source, Step, decide},
     metrics::{Operation, Type},
+    parting::Parting,
     shop::Shop,
     wish::{Half as _, Prepared, Wish},
 };
@@ -20,6 +21,7 @@ pub(super) struct Bench<W: Wish> {
     pub(super) wishes: Cache<W>,
     pub(super) contents: Cache<W::Content>,
     pub(super) classes: Cache<W::Class>,
+    pub(super) parting: Parting,
 }
 
 impl<W: Wish> Bench<W> {
@@ -29,6 +31,7 @@ impl<W: Wish> Bench<W> {
             wishes: process.cache(),
             contents: process.cache(),
             classes: process.cache(),
+            parting: Parting::default(),
         }
     }
 
@@ -41,6 +44,7 @@ impl<W: Wish> Bench<W> {
     /// One look at one wish.
     pub(super) async fn turn(&self, key: Key) -> Outcome {
         let Some(wish) = self.wishes.get(&key) else {
+            self.parting.over(&key);
             return self.shop.conclude::<W>(&key, Ok(Outcome::Done));
         };
         let step = if wish.meta().is_deleting() {

@@ -1,5 +1,7 @@
 //! The end of snapshots and groups: in which order who goes (pure), and how.
 
+use std::sync::Arc;
+
 use orlop_model::{
     Key, Kind as _, VolumeGroupSnapshot, VolumeSnapshot,
     snapshot::DeletionPolicy,
@@ -86,10 +88,12 @@ pub(super) async fn single(
 ) -> Result<Outcome, ApiError> {
     const OURS: [&str; 3] = [SNAPSHOT_AS_SOURCE, SNAPSHOT_BOUND, SNAPSHOT_IN_GROUP];
     let shop = &bench.shop;
-    // Decided on what is there now: a cache may not know yet who came just before.
-    let Some(snapshot) = live(bench, seen, &OURS).await? else {
+    if !holds(seen, &OURS) {
         return Ok(Outcome::Done);
-    };
+    }
+    // A deletion is for good, and nobody can lay claim to what is deleted: whoever restores from it stands
+    // on every version from then on. So it need not be read again.
+    let snapshot = seen;
     let status = snapshot.status.as_ref();
     let group = status.and_then(|status| status.volume_group_snapshot_name.as_deref());
     let hindrance = match group.or(snapshot.group_owner()) {
@@ -104,7 +108,7 @@ pub(super) async fn single(
         None => Hindrance::None,
     };
     let hindrance = match hindrance {
-        Hindrance::None if shop.is_being_restored(&snapshot) => Hindrance::Restoring,
+        Hindrance::None if shop.is_being_restored(snapshot) => Hindrance::Restoring,
         other => other,
     };
     let text = match hindrance {
@@ -119,7 +123,7 @@ pub(super) async fn single(
         ),
         Hindrance::GroupGoes | Hindrance::None => String::new(),
     };
-    follow(bench, &snapshot, hindrance, text, &OURS).await
+    follow(bench, snapshot, hindrance, text, &OURS).await
 }
 
 pub(super) async fn group(
@@ -172,20 +176,44 @@ pub(super) async fn group(
     follow(bench, &group, hindrance, text, &OURS).await
 }
 
+/// Whether one of ours keeps it.
+fn holds<W: Wish>(wish: &W, ours: &[&str]) -> bool {
+    ours.iter().any(|name| wish.meta().has_finalizer(name))
+}
+
 /// The very object that was seen, as it is now, if it goes and we hold it.
 async fn live<W: Wish>(bench: &Bench<W>, seen: &W, ours: &[&str]) -> Result<Option<W>, ApiError> {
-    if !ours.iter().any(|name| seen.meta().has_finalizer(name)) {
+    if !holds(seen, ours) {
         return Ok(None);
     }
     let live = bench.shop.cluster.get::<W>(&seen.key()).await?;
     Ok(live.filter(|live| {
-        live.meta().uid == seen.meta().uid
-            && live.meta().is_deleting()
-            && ours.iter().any(|name| live.meta().has_finalizer(name))
+        live.meta().uid == seen.meta().uid && live.meta().is_deleting() && holds(live, ours)
     }))
 }
 
-/// Goes one step with the content, if it points back.
+/// The content of one that goes, if it points back. What the cache says of it is good enough: it is written
+/// to at the very version that was looked at, or not at all.
+async fn content_of<W: Wish>(
+    bench: &Bench<W>,
+    wish: &W,
+) -> Result<Option<Arc<W::Content>>, ApiError> {
+    let key = Key::cluster(wish.content_name());
+    let is_ours = |content: &Arc<W::Content>| {
+        let half = wish.view(Some(content)).content;
+        half.is_some_and(|half| half.bound)
+    };
+    if let Some(content) = bench.contents.get(&key).filter(is_ours) {
+        return Ok(Some(content));
+    }
+    if bench.parting.is_over(wish, &bench.contents) {
+        return Ok(None);
+    }
+    let live = bench.shop.cluster.get::<W::Content>(&key).await?;
+    Ok(live.map(Arc::new).filter(is_ours))
+}
+
+/// Goes as far as the content can be led.
 async fn follow<W: Wish>(
     bench: &Bench<W>,
     wish: &W,
@@ -194,16 +222,10 @@ async fn follow<W: Wish>(
     ours: &[&str],
 ) -> Result<Outcome, ApiError> {
     let shop = &bench.shop;
-    let key = Key::cluster(wish.content_name());
-    let content = shop.cluster.get::<W::Content>(&key).await?;
-    let is_ours = |content: &W::Content| {
-        let half = wish.view(Some(content)).content;
-        half.is_some_and(|half| half.bound)
-    };
-    let content = content.filter(is_ours);
-    let step = decide(content.as_ref().map(Leaving::of), hindrance);
+    let content = content_of(bench, wish).await?;
+    let step = decide(content.as_deref().map(Leaving::of), hindrance);
     if step != Step::Hold {
-        let driver = content.as_ref().map(Half::driver);
+        let driver = content.as_deref().map(Half::driver);
         bench.begin(wish, Operation::Delete, driver);
     }
     match (step, content) {
@@ -221,47 +243,79 @@ async fn follow<W: Wish>(
                 let mark = !Leaving::of(now).marked;
                 mark.then(|| Patch::merge_on(now, body.clone()))
             };
-            let marked = insist(&shop.cluster, &content, mark).await?;
-            marked
-                .into_iter()
-                .for_each(|one| bench.contents.absorb(one));
-            Ok(AGAIN)
-        }
-        (Step::Delete, Some(content)) => {
-            let only_if = Preconditions::same_object(&content);
-            let deleted = shop.cluster.delete::<W::Content>(&key, &only_if).await;
-            if let Err(error) = &deleted
-                && !error.is_conflict()
-            {
-                let word = W::WORDS.word;
-                let text = format!("Failed to delete {word} content API object");
-                let reason = format!("{}SnapshotContentObjectDeleteError", W::WORDS.prefix);
-                shop.recorder.say(wish, EventType::Warning, &reason, text);
-            }
-            // Its end wakes us.
-            match deleted {
-                Err(error) if error.is_conflict() => Ok(AGAIN),
-                other => other.map(|()| Outcome::Done),
-            }
-        }
-        (Step::LetGo, content) => {
-            let left: Vec<&String> = wish
-                .meta()
-                .finalizers
-                .iter()
-                .filter(|name| !ours.contains(&name.as_str()))
-                .collect();
-            let body = json!({"metadata": {"finalizers": left}});
-            if bench.write(wish, body).await?.is_none() {
+            let Some(marked) = insist(&shop.cluster, &*content, mark).await? else {
                 return Ok(AGAIN);
+            };
+            bench.contents.absorb(marked.clone());
+            match decide(Some(Leaving::of(&marked)), hindrance) {
+                Step::Delete => delete(bench, wish, &marked).await,
+                Step::LetGo => let_go(bench, wish, Some(&marked), ours).await,
+                Step::Hold | Step::Mark | Step::Wait => Ok(AGAIN),
             }
-            let driver = content.as_ref().map(Half::driver);
-            let metrics = &shop.config.metrics;
-            metrics.succeed(&wish.meta().uid, Operation::Delete, driver);
+        }
+        (Step::Delete, Some(content)) => delete(bench, wish, &content).await,
+        (Step::LetGo, content) => let_go(bench, wish, content.as_deref(), ours).await,
+        (Step::Wait, Some(content)) => {
+            bench.parting.begun(wish, &*content);
             Ok(Outcome::Done)
         }
-        (Step::Wait | Step::Mark | Step::Delete, _) => Ok(Outcome::Done),
+        (Step::Wait | Step::Mark | Step::Delete, None) => Ok(AGAIN),
     }
+}
+
+async fn delete<W: Wish>(
+    bench: &Bench<W>,
+    wish: &W,
+    content: &W::Content,
+) -> Result<Outcome, ApiError> {
+    let (shop, key) = (&bench.shop, content.key());
+    // What the content says of its snapshot may have changed.
+    let only_if = Preconditions::unchanged(content);
+    bench.parting.begun(wish, content);
+    let deleted = shop.cluster.delete_held::<W::Content>(&key, &only_if).await;
+    match deleted {
+        // Its end wakes us.
+        Ok(held) => {
+            match held.filter(|held| !held.meta().finalizers.is_empty()) {
+                Some(held) => bench.contents.absorb(held),
+                None => bench.contents.end(content),
+            }
+            Ok(Outcome::Done)
+        }
+        Err(error) if error.is_conflict() => {
+            if let Some(live) = shop.cluster.get::<W::Content>(&key).await? {
+                bench.contents.absorb(live);
+            }
+            Ok(AGAIN)
+        }
+        Err(error) => {
+            let word = W::WORDS.word;
+            let text = format!("Failed to delete {word} content API object");
+            let reason = format!("{}SnapshotContentObjectDeleteError", W::WORDS.prefix);
+            shop.recorder.say(wish, EventType::Warning, &reason, text);
+            Err(error)
+        }
+    }
+}
+
+async fn let_go<W: Wish>(
+    bench: &Bench<W>,
+    wish: &W,
+    content: Option<&W::Content>,
+    ours: &[&str],
+) -> Result<Outcome, ApiError> {
+    let finalizers = wish.meta().finalizers.iter();
+    let left: Vec<&String> = finalizers
+        .filter(|name| !ours.contains(&name.as_str()))
+        .collect();
+    let body = json!({"metadata": {"finalizers": left}});
+    if bench.write(wish, body).await?.is_none() {
+        return Ok(AGAIN);
+    }
+    bench.parting.over(&wish.key());
+    let (metrics, driver) = (&bench.shop.config.metrics, content.map(Half::driver));
+    metrics.succeed(&wish.meta().uid, Operation::Delete, driver);
+    Ok(Outcome::Done)
 }
 
 #[cfg(test)]

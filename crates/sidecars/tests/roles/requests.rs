@@ -1,11 +1,14 @@
 //! What the sidecars ask of the API server, request by request. Each is a cost to everybody
 //! on it, so they are counted.
 
-use orlop_model::{Claim, Key, VolumeAttachment, well_known::PVC_PROTECTION};
+use orlop_model::{
+    Claim, Key, VolumeAttachment, VolumeSnapshot, VolumeSnapshotContent, well_known::PVC_PROTECTION,
+};
 
 use crate::{
     driver::NAME,
     fuse::Fuse,
+    snapshots::{self, until_gone},
     world::{World, data},
 };
 
@@ -72,12 +75,7 @@ async fn attaching_costs_three_requests_and_detaching_two_that_are_all_answered(
         world
             .delete::<VolumeAttachment>(&Key::cluster("at-n1"))
             .await;
-        world
-            .until("it is gone", |cluster, _| async move {
-                let key = Key::cluster("at-n1");
-                Ok(cluster.get::<VolumeAttachment>(&key).await?.is_none())
-            })
-            .await;
+        until_gone::<VolumeAttachment>(&mut world).await;
         world.events("data").await;
         let (requests, missed) = since(&world, before);
         assert_eq!(requests.len(), 2, "round {round}: {requests:#?}");
@@ -112,6 +110,50 @@ async fn a_claim_costs_five_requests_and_its_deletion_seven_that_are_all_answere
         requests.extend(control.into_iter().map(|(what, _)| what));
         // Pods listed, claim let go, volume released; read once more, deleted, let go twice.
         assert_eq!(requests.len(), 7, "{requests:#?}");
+        assert!(!missed, "{requests:#?}");
+    }
+}
+
+/// Whose volume was attached once costs one more: nobody but the API server can say that it isn't any more.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_attached_costs_eight_requests_to_delete_that_are_all_answered() {
+    let mut world = settled().await;
+    world.add_claim("fast").await;
+    world.until_settled().await;
+    world.attach("n1").await;
+    world.until_attached("n1").await;
+    let key = Key::cluster("at-n1");
+    world.delete::<VolumeAttachment>(&key).await;
+    until_gone::<VolumeAttachment>(&mut world).await;
+    world.events("data").await;
+
+    let (before, beside) = (world.requests().len(), world.requests_beside().len());
+    world.delete::<Claim>(&data()).await;
+    world.until_nothing_is_left().await;
+    world.events("data").await;
+    let (mut requests, mut missed) = since(&world, before);
+    let control = world.requests_beside().split_off(beside);
+    missed |= control.iter().any(|(_, status)| *status >= 400);
+    requests.extend(control.into_iter().map(|(what, _)| what));
+    assert_eq!(requests.len(), 8, "{requests:#?}");
+    assert!(!missed, "{requests:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshots_deletion_costs_five_requests_that_are_all_answered() {
+    let mut world = snapshots::running().await;
+    for round in 1..=2 {
+        snapshots::take(&world).await;
+        snapshots::until_ready(&mut world).await;
+        world.events("cut").await;
+        let before = world.requests().len();
+        world.delete::<VolumeSnapshot>(&snapshots::cut()).await;
+        until_gone::<VolumeSnapshot>(&mut world).await;
+        until_gone::<VolumeSnapshotContent>(&mut world).await;
+        world.events("cut").await;
+        let (requests, missed) = since(&world, before);
+        // Content marked, deleted; read before the driver is asked, let go; snapshot let go.
+        assert_eq!(requests.len(), 5, "round {round}: {requests:#?}");
         assert!(!missed, "{requests:#?}");
     }
 }

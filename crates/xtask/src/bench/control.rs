@@ -8,7 +8,7 @@ mod work;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use anyhow::Result;
@@ -16,7 +16,7 @@ use clap::Args;
 
 pub(super) use self::work::{Extent, Phase, lead};
 use super::{
-    Side,
+    IDLE, Side,
     audit::{Audit, Who},
     build,
     figures::Figures,
@@ -25,9 +25,6 @@ use super::{
     servers::{self, Running},
 };
 use crate::kube;
-
-/// How long programs rest before their memory is read.
-const REST: Duration = Duration::from_secs(5);
 
 /// What is to be measured.
 #[derive(Debug, Args)]
@@ -164,7 +161,7 @@ fn rows(size: &Size) -> Vec<(String, &'static str, String, Better)> {
         steps.push((step.to_owned(), label));
     }
     let mut rows = vec![(
-        "memory, idle".to_owned(),
+        "memory, after 20 s at rest".to_owned(),
         "MiB",
         "memory idle".to_owned(),
         Better::Less,
@@ -210,7 +207,8 @@ impl Bench<'_> {
     async fn measure(&mut self, size: &Size) -> Result<()> {
         self.furnish(size.nodes).await?;
         self.start_control()?;
-        tokio::time::sleep(REST).await;
+        self.audit.settled().await?;
+        tokio::time::sleep(IDLE).await;
         let idle = self.memory()?;
         self.figures.set("memory idle", idle);
         // Everything has been done once before it is measured.

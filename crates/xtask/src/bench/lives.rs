@@ -2,7 +2,8 @@
 //! somebody watches for.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -10,17 +11,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, bail};
 use bytes::Bytes;
 use clap::ValueEnum;
 use futures::future::try_join_all;
 use http::Method;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::{
     client::Server,
     figures::Figures,
+    follow::{Follower, News},
     objects::{NAMESPACE, collection},
 };
 
@@ -76,19 +78,30 @@ impl Step {
         }
     }
 
-    /// The name of the one whose step an event ends, if it ends one.
-    fn ended(self, event: &Value) -> Option<&str> {
-        let object = &event["object"];
-        let gone = event["type"] == "DELETED";
-        let (ended, name) = match self {
-            Self::Bind => (object["status"]["phase"] == "Bound", "/metadata/name"),
-            Self::Reclaim => (gone, "/spec/claimRef/name"),
-            Self::Attach => (object["status"]["attached"] == true, "/metadata/name"),
-            Self::Detach => (gone, "/metadata/name"),
-            Self::Cut => (object["status"]["readyToUse"] == true, "/metadata/name"),
-            Self::Drop => (gone, "/spec/volumeSnapshotRef/name"),
+    /// Whose step an object of those watched tells of.
+    fn name(self, object: &Value) -> Option<&str> {
+        let name = match self {
+            Self::Reclaim => "/spec/claimRef/name",
+            Self::Drop => "/spec/volumeSnapshotRef/name",
+            Self::Bind | Self::Attach | Self::Detach | Self::Cut => "/metadata/name",
         };
-        object.pointer(name)?.as_str().filter(|_| ended)
+        object.pointer(name)?.as_str()
+    }
+
+    /// Whether it ends with the end of an object.
+    fn ends_gone(self) -> bool {
+        matches!(self, Self::Reclaim | Self::Detach | Self::Drop)
+    }
+
+    /// Whether an event ends it.
+    fn ended(self, event: &Value) -> bool {
+        let status = &event["object"]["status"];
+        match self {
+            Self::Bind => status["phase"] == "Bound",
+            Self::Attach => status["attached"] == true,
+            Self::Cut => status["readyToUse"] == true,
+            Self::Reclaim | Self::Detach | Self::Drop => event["type"] == "DELETED",
+        }
     }
 
     /// The request that begins it for one; `volume` is the claim's, where that matters.
@@ -163,49 +176,45 @@ pub(super) async fn lead(
         let volume = volumes.get(&name).map_or("", String::as_str);
         asks.push((step.begin(&name, volume), name));
     }
-    let watched = step.watched();
-    let version = version(server, &watched).await?;
-    let watch = format!("{watched}?watch=1&resourceVersion={version}");
-    let mut watch = server.connect().await?.watch(&watch).await?;
+    let mut follower = Follower::begin(server, step.watched()).await?;
     let connections = try_join_all((0..CLIENTS).map(|_| server.connect())).await?;
 
     let (asks, next) = (Arc::new(asks), Arc::new(AtomicUsize::new(0)));
-    let begun = Arc::new(Mutex::new(HashMap::with_capacity(count)));
+    let under_way = Arc::new(Mutex::new(UnderWay::default()));
     let begin = Instant::now();
-    let senders = connections.into_iter().map(|mut connection| {
-        let (asks, next, begun) = (Arc::clone(&asks), Arc::clone(&next), Arc::clone(&begun));
-        tokio::spawn(async move {
+    let mut senders = JoinSet::new();
+    for mut connection in connections {
+        let (asks, next) = (Arc::clone(&asks), Arc::clone(&next));
+        let under_way = Arc::clone(&under_way);
+        senders.spawn(async move {
             while let Some(((method, path, body), name)) =
                 asks.get(next.fetch_add(1, Ordering::Relaxed))
             {
-                lock(&begun).insert(name.clone(), Instant::now());
+                lock(&under_way).begin(name);
                 connection.ask(method.clone(), path, body.clone()).await?;
             }
             anyhow::Ok(())
-        })
-    });
-    let mut senders: Vec<_> = senders.collect();
-    let (mut sample, mut rest): (Vec<Duration>, Vec<u8>) = (Vec::new(), Vec::new());
+        });
+    }
+    let patience = Duration::from_millis(120_000 + 100 * count as u64);
+    let mut sample: Vec<Duration> = Vec::with_capacity(count);
     while sample.len() < count {
-        rest.extend_from_slice(&watch.bytes().await?);
-        let mut read = 0;
-        while let Some(length) = rest[read..].iter().position(|byte| *byte == b'\n') {
-            let event: Value = serde_json::from_slice(&rest[read..read + length])?;
-            let ended = step.ended(&event);
-            if let Some(begun) = ended.and_then(|name| lock(&begun).remove(name)) {
-                sample.push(begun.elapsed());
+        tokio::select! {
+            news = follower.next() => {
+                let mut under_way = lock(&under_way);
+                sample.extend(news?.iter().flat_map(|news| under_way.hear(step, news)));
             }
-            read += length + 1;
-        }
-        rest.drain(..read);
-        // A request that was refused is told at once, not when the wait is over.
-        if let Some(at) = senders.iter().position(JoinHandle::is_finished) {
-            senders.swap_remove(at).await??;
+            // A request that was refused is told at once, not when the wait is over.
+            Some(sent) = senders.join_next() => sent??,
+            () = tokio::time::sleep_until((begin + patience).into()) => {
+                let left = lock(&under_way).to_string();
+                bail!("{} of {count} ended in {} s; {left}", sample.len(), patience.as_secs());
+            }
         }
     }
     let took = begin.elapsed();
-    for sender in senders {
-        sender.await??;
+    while let Some(sent) = senders.join_next().await {
+        sent??;
     }
     let mut figures = Figures::default();
     figures.set("rate", count as f64 / took.as_secs_f64());
@@ -213,14 +222,73 @@ pub(super) async fn lead(
     Ok(figures)
 }
 
-/// The version that a watch may begin after.
-async fn version(server: &Server, path: &str) -> Result<String> {
-    let mut connection = server.connect().await?;
-    let path = format!("{path}?limit=1");
-    let page = connection.ask(Method::GET, &path, Bytes::new()).await?;
-    let page: Value = serde_json::from_slice(&page)?;
-    let version = page["metadata"]["resourceVersion"].as_str();
-    Ok(version.context("a list without a version")?.to_owned())
+/// Those whose step has begun: since when, and what was last seen of each.
+#[derive(Default)]
+struct UnderWay(BTreeMap<String, (Instant, Option<Value>)>);
+
+/// So many are named when they have not ended in time.
+const NAMED: usize = 5;
+
+impl UnderWay {
+    fn begin(&mut self, name: &str) {
+        self.0.insert(name.to_owned(), (Instant::now(), None));
+    }
+
+    /// How long those took whose end is told.
+    fn hear(&mut self, step: Step, news: &News) -> Vec<Duration> {
+        let ended: Vec<String> = match news {
+            News::Event(event) => {
+                let ended = self.look(step, event);
+                ended.into_iter().collect()
+            }
+            News::Anew(objects) if step.ends_gone() => {
+                let names = objects.iter().filter_map(|object| step.name(object));
+                let there: HashSet<&str> = names.collect();
+                let gone = self.0.keys().filter(|name| !there.contains(name.as_str()));
+                gone.cloned().collect()
+            }
+            News::Anew(objects) => {
+                let events = objects
+                    .iter()
+                    .map(|object| json!({"type": "ADDED", "object": object}));
+                events.filter_map(|event| self.look(step, &event)).collect()
+            }
+        };
+        let ended = ended.into_iter().filter_map(|name| self.0.remove(&name));
+        ended.map(|(begun, _)| begun.elapsed()).collect()
+    }
+
+    /// Remembers what an event shows; the name of the one whose step it ends.
+    fn look(&mut self, step: Step, event: &Value) -> Option<String> {
+        let object = &event["object"];
+        let name = step.name(object)?;
+        if step.ended(event) {
+            return Some(name.to_owned());
+        }
+        if let Some((_, seen)) = self.0.get_mut(name) {
+            let meta = &object["metadata"];
+            *seen = Some(json!({
+                "event": event["type"], "resourceVersion": meta["resourceVersion"],
+                "deletionTimestamp": meta["deletionTimestamp"],
+                "finalizers": meta["finalizers"], "status": object["status"],
+            }));
+        }
+        None
+    }
+}
+
+impl fmt::Display for UnderWay {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} have begun and not ended", self.0.len())?;
+        for (name, (begun, seen)) in self.0.iter().take(NAMED) {
+            let since = begun.elapsed().as_secs();
+            match seen {
+                Some(seen) => write!(out, "\n  {name}, for {since} s, last seen as {seen}")?,
+                None => write!(out, "\n  {name}, for {since} s, of which nothing was seen")?,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The volumes' names by those of their claims.
@@ -248,25 +316,53 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
+    fn under_way(names: &[&str]) -> UnderWay {
+        let mut under_way = UnderWay::default();
+        names.iter().for_each(|name| under_way.begin(name));
+        under_way
+    }
+
     #[test]
     fn an_event_ends_the_step_of_the_one_that_it_tells_of() {
-        let event = |kind: &str, object: Value| json!({"type": kind, "object": object});
+        let event =
+            |kind: &str, object: Value| News::Event(json!({"type": kind, "object": object}));
         let bound = json!({"metadata": {"name": "a"}, "status": {"phase": "Bound"}});
         let volume = json!({"metadata": {"name": "v"}, "spec": {"claimRef": {"name": "a"}}});
-        for (step, kind, object, ended) in [
-            (Step::Bind, "MODIFIED", bound.clone(), Some("a")),
-            (
-                Step::Bind,
-                "ADDED",
-                json!({"metadata": {"name": "a"}}),
-                None,
-            ),
-            (Step::Reclaim, "DELETED", volume.clone(), Some("a")),
-            (Step::Reclaim, "MODIFIED", volume, None),
-            (Step::Detach, "DELETED", bound, Some("a")),
+        let begun = json!({"metadata": {"name": "a"}});
+        for (step, news, ends) in [
+            (Step::Bind, event("MODIFIED", bound.clone()), true),
+            (Step::Bind, event("ADDED", begun), false),
+            (Step::Reclaim, event("DELETED", volume.clone()), true),
+            (Step::Reclaim, event("MODIFIED", volume), false),
+            (Step::Detach, event("DELETED", bound), true),
         ] {
-            let event = event(kind, object);
-            assert_eq!(step.ended(&event), ended, "{step:?} {event}");
+            let mut under_way = under_way(&["a", "b"]);
+            let ended = under_way.hear(step, &news).len();
+            assert_eq!(
+                (ended, under_way.0.len()),
+                (ends.into(), 2 - usize::from(ends))
+            );
+            assert!(under_way.0.contains_key("b"), "{step:?}");
         }
+    }
+
+    #[test]
+    fn what_a_lost_watch_missed_is_learned_from_the_list() {
+        let volume = |claim: &str| json!({"spec": {"claimRef": {"name": claim}}});
+        let mut gone = under_way(&["a", "b", "c"]);
+        let left = News::Anew(vec![volume("b"), volume("other")]);
+        assert_eq!(gone.hear(Step::Reclaim, &left).len(), 2);
+        assert!(gone.0.contains_key("b"));
+
+        let claim =
+            |name: &str, phase| json!({"metadata": {"name": name}, "status": {"phase": phase}});
+        let mut bound = under_way(&["a", "b"]);
+        let all = News::Anew(vec![claim("a", "Bound"), claim("b", "Pending")]);
+        assert_eq!(bound.hear(Step::Bind, &all).len(), 1);
+        let told = bound.to_string();
+        assert!(
+            told.contains("1 have begun") && told.contains("Pending"),
+            "{told}"
+        );
     }
 }

@@ -11,6 +11,7 @@ mod audit;
 mod client;
 mod control;
 mod figures;
+mod follow;
 mod lives;
 mod load;
 mod objects;
@@ -36,8 +37,10 @@ use crate::kube;
 
 /// How long a server rests before its memory is read.
 const REST: Duration = Duration::from_secs(2);
-/// How long one measurement may take.
-const BOUND: Duration = Duration::from_secs(300);
+/// How long roles rest before the memory that they take when there is nothing to do is read.
+const IDLE: Duration = Duration::from_secs(20);
+/// How long one measurement may take. Those that can tell what they wait for give up before.
+const BOUND: Duration = Duration::from_secs(1200);
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
@@ -410,7 +413,8 @@ async fn client(program: &Path, running: &mut Running, work: &[&str]) -> Result<
         .context("could not start the client")?;
     running.check()?;
     if !output.status.success() {
-        bail!("the client of {name:?} failed");
+        // One that failed by itself has said why above.
+        bail!("the client of {name:?} failed ({})", output.status);
     }
     Figures::from_line(String::from_utf8_lossy(&output.stdout).trim())
 }

@@ -8,7 +8,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     process::ExitCode,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use anyhow::Result;
@@ -16,7 +16,7 @@ use clap::Args;
 
 use self::tables::Requests;
 use super::{
-    Side,
+    IDLE, Side,
     audit::{Audit, Sort, Who},
     build,
     figures::Figures,
@@ -26,9 +26,6 @@ use super::{
     servers::{self, Running},
 };
 use crate::kube;
-
-/// How long programs rest before their memory is read.
-const REST: Duration = Duration::from_secs(5);
 
 /// What is to be measured.
 #[derive(Debug, Args)]
@@ -203,7 +200,8 @@ impl Bench<'_> {
         self.start_driver()?;
         self.start_control()?;
         self.start_sidecars()?;
-        tokio::time::sleep(REST).await;
+        self.audit.settled().await?;
+        tokio::time::sleep(IDLE).await;
         self.memory("idle").await?;
         // Everything has been done once before it is measured.
         for step in [Step::Bind, Step::Reclaim] {

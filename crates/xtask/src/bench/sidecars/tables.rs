@@ -31,7 +31,7 @@ pub(super) type OwnedRow = (String, &'static str, String, Better);
 pub(super) fn rows(steps: &[String]) -> Vec<OwnedRow> {
     use Better::{Less, More};
     let mut rows: Vec<OwnedRow> = vec![(
-        "memory of the sidecars, idle".to_owned(),
+        "memory of the sidecars, after 20 s at rest".to_owned(),
         "MiB",
         "memory idle".to_owned(),
         Less,
