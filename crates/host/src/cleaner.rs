@@ -11,6 +11,8 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use crate::scrub::Go;
+
 /// A command, and what it is told.
 #[derive(Debug)]
 pub struct Cleaner<'a> {
@@ -45,19 +47,26 @@ pub enum CleanerError {
         /// The last line that it printed.
         said: String,
     },
+    /// It was told to stop, and is no more.
+    #[error("it was stopped")]
+    Stopped,
     /// What it printed could not be read.
     #[error("lost touch with the command")]
     Lost(#[source] io::Error),
 }
 
 impl Cleaner<'_> {
-    /// Runs it to its end, and tells each line that it prints. `held` stays open in it and in
+    /// Runs it to its end, and tells each line that it prints; it is ended if it shall not go on. `held` stays open in it and in
     /// whatever it starts.
     #[expect(
         unsafe_code,
         reason = "pre_exec is the only way to bind a child's life to ours"
     )]
-    pub fn run(&self, held: impl AsFd, mut told: impl FnMut(&str)) -> Result<(), CleanerError> {
+    pub fn run(
+        &self,
+        held: impl AsFd,
+        mut told: impl FnMut(&str) -> Go,
+    ) -> Result<(), CleanerError> {
         let (program, arguments) = self.argv.split_first().ok_or(CleanerError::Empty)?;
         let program = PathBuf::from(program);
         let parent = rustix::process::getpid();
@@ -104,7 +113,11 @@ impl Cleaner<'_> {
                 Ok(0) => break,
                 Ok(_) => {
                     let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-                    told(&line);
+                    if told(&line) == Go::Stop {
+                        child.kill().map_err(CleanerError::Lost)?;
+                        child.wait().map_err(CleanerError::Lost)?;
+                        return Err(CleanerError::Stopped);
+                    }
                     last = line;
                 }
                 Err(error) => return Err(CleanerError::Lost(error)),
@@ -133,7 +146,10 @@ mod tests {
             environment: &[("LOCAL_PV_BLKDEVICE", OsStr::new("/dev/x y"))],
         };
         let held = tempfile::tempfile().expect("a file");
-        cleaner.run(&held, |line| told.push(line.to_owned()))
+        cleaner.run(&held, |line| {
+            told.push(line.to_owned());
+            Go::On
+        })
     }
 
     #[test]
@@ -157,6 +173,23 @@ mod tests {
     }
 
     #[test]
+    fn one_that_is_told_to_stop_is_no_more() {
+        let argv = ["/bin/sh", "-c", "echo $$; exec sleep 60"].map(str::to_owned);
+        let cleaner = Cleaner {
+            argv: &argv,
+            environment: &[],
+        };
+        let held = tempfile::tempfile().expect("a file");
+        let mut pid = String::new();
+        let stopped = cleaner.run(&held, |line| {
+            line.clone_into(&mut pid);
+            Go::Stop
+        });
+        assert!(matches!(stopped, Err(CleanerError::Stopped)), "{stopped:?}");
+        assert!(!std::path::Path::new("/proc").join(pid).exists());
+    }
+
+    #[test]
     fn a_descendant_that_lives_on_holds_the_lock() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let held = file.reopen().expect("the file");
@@ -168,7 +201,7 @@ mod tests {
             argv: &argv,
             environment: &[],
         };
-        cleaner.run(&held, |_| ()).expect("it ran");
+        cleaner.run(&held, |_| Go::On).expect("it ran");
         drop(held);
         let other = file.reopen().expect("the file");
         rustix::fs::flock(&other, alone).expect_err("still locked");

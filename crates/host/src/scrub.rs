@@ -51,61 +51,75 @@ pub enum Go {
     Stop,
 }
 
-/// Removes everything in a folder, which may be the root of a mount, and stays on that mount. Tells
-/// after each entry how many were removed.
-pub fn empty(path: &Path, mut told: impl FnMut(u64) -> Go) -> Result<(), ScrubError> {
-    let scrub = Scrub { path };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| scrub.failed(b"", e))?;
-    match rustix::fs::flock(&root, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::AGAIN) => return Err(ScrubError::Busy),
-        Err(error) => return Err(scrub.failed(b"", error)),
-    }
-    let mut removed = 0;
-    let mut count = || {
-        removed += 1;
-        match told(removed) {
-            Go::On => Ok(()),
-            Go::Stop => Err(ScrubError::Stopped),
-        }
-    };
-    let mut moved = 0;
-    loop {
-        let names = children(&root).map_err(|e| scrub.failed(b"", e))?;
-        let mut left = false;
-        for name in names {
-            if name == LOST_AND_FOUND && is_empty(&root, &name) {
-                continue;
+/// A folder that nobody else empties while this lives, which may be the root of a mount.
+#[derive(Debug)]
+pub struct Folder {
+    root: OwnedFd,
+    path: PathBuf,
+}
+
+impl Folder {
+    /// Takes a folder, unless another process has it.
+    pub fn take(path: &Path) -> Result<Self, ScrubError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let path = path.to_owned();
+        let folder = match rustix::fs::open(&path, flags, Mode::empty()) {
+            Ok(root) => Self { root, path },
+            Err(error) => {
+                let source = error.into();
+                return Err(ScrubError::Io { path, source });
             }
-            left = true;
-            match rustix::fs::unlinkat(&root, &name[..], AtFlags::empty()) {
-                Ok(()) => count()?,
-                Err(Errno::NOENT) => {}
-                Err(Errno::ISDIR | Errno::PERM) => {
-                    scrub.raise(&root, &name, (&mut moved, &mut count))?;
+        };
+        match rustix::fs::flock(&folder.root, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(folder),
+            Err(Errno::AGAIN) => Err(ScrubError::Busy),
+            Err(error) => Err(folder.failed(b"", error)),
+        }
+    }
+
+    /// Removes everything in it, and stays on its mount. Tells after each entry how many were
+    /// removed.
+    pub fn empty(&self, mut told: impl FnMut(u64) -> Go) -> Result<(), ScrubError> {
+        let root = &self.root;
+        let mut removed = 0;
+        let mut count = || {
+            removed += 1;
+            match told(removed) {
+                Go::On => Ok(()),
+                Go::Stop => Err(ScrubError::Stopped),
+            }
+        };
+        let mut moved = 0;
+        loop {
+            let names = children(root).map_err(|e| self.failed(b"", e))?;
+            let mut left = false;
+            for name in names {
+                if name == LOST_AND_FOUND && is_empty(root, &name) {
+                    continue;
                 }
-                Err(error) => return Err(scrub.failed(&name, error)),
+                left = true;
+                match rustix::fs::unlinkat(root, &name[..], AtFlags::empty()) {
+                    Ok(()) => count()?,
+                    Err(Errno::NOENT) => {}
+                    Err(Errno::ISDIR | Errno::PERM) => {
+                        self.raise(&name, (&mut moved, &mut count))?;
+                    }
+                    Err(error) => return Err(self.failed(&name, error)),
+                }
+            }
+            if !left {
+                return rustix::fs::syncfs(root).map_err(|e| self.failed(b"", e));
             }
         }
-        if !left {
-            return rustix::fs::syncfs(&root).map_err(|e| scrub.failed(b"", e));
-        }
     }
-}
 
-struct Scrub<'a> {
-    path: &'a Path,
-}
-
-impl Scrub<'_> {
     /// Empties a folder in the root: files are removed, folders become the root's. Then removes it.
     fn raise(
         &self,
-        root: &OwnedFd,
         name: &[u8],
         (moved, count): (&mut u64, &mut impl FnMut() -> Result<(), ScrubError>),
     ) -> Result<(), ScrubError> {
+        let root = &self.root;
         let failed = |error| self.failed(name, error);
         let folder = enter(root.as_fd(), name).map_err(failed)?;
         for child in children(&folder).map_err(failed)? {

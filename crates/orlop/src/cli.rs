@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 use orlop_drivers::local::{Overcommit, PoolName, Reserve, size};
@@ -65,6 +65,8 @@ pub(crate) enum Command {
     Node(Node),
     /// Offer this node's local disks as persistent volumes, and clean them when they are given back.
     LocalStaticProvisioner(LocalStaticProvisioner),
+    /// Delete the claims and local volumes of nodes that are gone, in classes that are named.
+    LocalVolumeNodeCleanup(LocalVolumeNodeCleanup),
     /// Register a CSI driver with the kubelet of its node, and tell how both are.
     #[command(disable_help_flag = true)]
     NodeRegistrar(Words),
@@ -452,6 +454,41 @@ pub(crate) struct LocalStaticProvisioner {
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) concurrent_cleanings: u16,
     /// Where to serve metrics and, at /ready, whether all disks are offered; empty for nowhere.
+    #[arg(long, default_value = ":8080", value_name = "ADDRESS")]
+    pub(crate) listen_address: String,
+    /// Where the metrics are.
+    #[arg(long, default_value = "/metrics", value_name = "PATH")]
+    pub(crate) metrics_path: String,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    crate::dropin::duration(text).ok_or_else(|| "use a duration such as 60s or 1h30m".to_owned())
+}
+
+/// `orlop local-volume-node-cleanup`.
+#[derive(Debug, Args)]
+pub(crate) struct LocalVolumeNodeCleanup {
+    #[command(flatten)]
+    pub(crate) cluster: Cluster,
+    /// The API server's address, instead of the kubeconfig's.
+    #[arg(long, value_name = "URL")]
+    pub(crate) kube_api_endpoint: Option<String>,
+    /// The classes whose disks go with their node: claims and volumes of no others are deleted.
+    #[arg(long, value_delimiter = ',', required = true, value_name = "LIST")]
+    pub(crate) storageclass_names: Vec<String>,
+    /// How long a node must have been gone before anything of it is deleted: 60s, 10m, 1h30m.
+    #[arg(long, default_value = "60s", value_parser = duration, value_name = "DURATION")]
+    pub(crate) pvc_deletion_delay: Duration,
+    /// How many volumes are worked on at once.
+    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) worker_threads: u16,
+    /// Changes nothing: nothing is looked at again and again.
+    #[arg(long, default_value = "10s", value_parser = duration, value_name = "DURATION")]
+    pub(crate) stale_pv_discovery_interval: Duration,
+    /// Changes nothing: nothing is looked at again and again.
+    #[arg(long, default_value = "10m", value_parser = duration, value_name = "DURATION")]
+    pub(crate) resync: Duration,
+    /// Where to serve metrics; empty for nowhere.
     #[arg(long, default_value = ":8080", value_name = "ADDRESS")]
     pub(crate) listen_address: String,
     /// Where the metrics are.

@@ -139,7 +139,7 @@ async fn connect(args: &cli::Cluster) -> Result<Process> {
 }
 
 /// Works until the end is asked for; with an election, only while leading.
-async fn lead(
+pub(crate) async fn lead(
     process: &Process,
     args: &cli::Cluster,
     lease: &str,

@@ -1,11 +1,12 @@
-//! `orlop local-static-provisioner`: this node's disks as persistent volumes.
+//! `orlop local-static-provisioner`: this node's disks as persistent volumes; and
+//! `orlop local-volume-node-cleanup`: what nodes leave behind that are gone.
 
 use anyhow::{Context, Result};
 use orlop_runtime::{Clock, Process};
-use orlop_static_provisioner::{Config, Settings};
+use orlop_static_provisioner::{Config, Settings, node_cleanup};
 
 use crate::{
-    api, cli,
+    api, cli, cluster,
     endpoint::{Endpoint, Health},
     up::{preflight, terminated},
 };
@@ -47,4 +48,42 @@ pub(crate) async fn run(args: cli::LocalStaticProvisioner) -> Result<()> {
     terminated().await;
     process.kill();
     Ok(())
+}
+
+pub(crate) async fn clean_up(args: cli::LocalVolumeNodeCleanup) -> Result<()> {
+    let cli::LocalVolumeNodeCleanup {
+        cluster,
+        kube_api_endpoint,
+        storageclass_names,
+        pvc_deletion_delay,
+        worker_threads,
+        stale_pv_discovery_interval: _,
+        resync: _,
+        listen_address,
+        metrics_path,
+    } = args;
+    let kubeconfig = cluster.kubeconfig.as_deref();
+    let client = api::connect(kubeconfig, kube_api_endpoint.as_deref(), None).await?;
+    let process = Process::new(client, Clock::system());
+    let settings = node_cleanup::Settings {
+        classes: storageclass_names.into_iter().collect(),
+        delay: pvc_deletion_delay,
+        workers: worker_threads.into(),
+    };
+    let _serving = match listen_address.as_str() {
+        "" => None,
+        address => {
+            let endpoint = Endpoint::default().metrics(&metrics_path, process.metrics.clone());
+            Some(endpoint.serve(address).await?)
+        }
+    };
+    cluster::lead(
+        &process,
+        &cluster,
+        "orlop-local-volume-node-cleanup",
+        || {
+            node_cleanup::start(&process, settings);
+        },
+    )
+    .await
 }

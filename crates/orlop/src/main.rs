@@ -109,6 +109,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
             Command::Scheduler(args) => cluster::scheduler(args).await,
             Command::Node(args) => cluster::node(args).await,
             Command::LocalStaticProvisioner(args) => local_static::run(args).await,
+            Command::LocalVolumeNodeCleanup(args) => local_static::clean_up(args).await,
             Command::Conformance(_)
             | Command::Leaks(_)
             | Command::Controller(_)

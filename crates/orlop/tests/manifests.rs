@@ -22,6 +22,7 @@ fn the_manifests_apply_and_their_flags_are_known() {
         "driver",
         "local",
         "local-static",
+        "local-node-cleanup",
         "nfs",
     ] {
         let manifests = path(manifests);
@@ -36,8 +37,9 @@ fn the_manifests_apply_and_their_flags_are_known() {
             }
         }
     }
-    // Two of the driver's, three of the local one's, the provisioner of local disks, and four of the NFS driver's.
-    assert_eq!(programs, 10);
+    // Two of the driver's, three of the local one's, two for local disks,
+    // and four of the NFS driver's.
+    assert_eq!(programs, 11);
 }
 
 /// Asserts that our binary takes a container's arguments; says whether it is ours.
@@ -49,7 +51,7 @@ fn is_understood(container: &Value) -> bool {
     let words: Vec<&str> = words.iter().map(|word| word.as_str().unwrap()).collect();
     // Flags are read before the version or the help is printed; a wrong one is not passed over.
     let last = match words[0] {
-        "driver" | "local-static-provisioner" => "--help",
+        "driver" | "local-static-provisioner" | "local-volume-node-cleanup" => "--help",
         _ => "--version",
     };
     let output = Command::new(env!("CARGO_BIN_EXE_orlop"))

@@ -3,18 +3,11 @@
 //! everything settles.
 
 mod cluster;
-mod wire;
 
-use futures::StreamExt as _;
+use orlop_trials::{Fault, Reach};
 use serde_json::{Value, json};
 
-use self::{
-    cluster::{Cluster, Story},
-    wire::Fault,
-};
-
-/// How many trials run side by side: most of their time they wait.
-const AT_ONCE: usize = 8;
+use self::cluster::{Cluster, Story};
 
 fn claim(name: &str, size: &str) -> Value {
     json!({
@@ -144,14 +137,10 @@ fn node_loss_story() -> Story {
 
 /// Tells a story once for each call of an undisturbed run that a fault may strike.
 async fn at_every_call(story: fn() -> Story, fault: Fault) {
-    let calls = Cluster::open((u64::MAX, fault)).await.run(&story()).await;
-    assert!(calls > 2, "only {calls} calls");
-    let trials = (1..=calls).map(async |number| {
-        let cluster = Cluster::open((number, fault)).await;
-        cluster.run(&story()).await;
-    });
-    let mut trials = futures::stream::iter(trials).buffer_unordered(AT_ONCE);
-    while trials.next().await.is_some() {}
+    orlop_trials::at_every_call(fault, Reach::Writes, async |strikes| {
+        Cluster::open(strikes).await.run(&story()).await;
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -7,11 +7,11 @@ use std::{
 };
 
 use orlop_host::{
-    BlockDevice, MountTable, block,
-    block::OpenError,
+    BlockDevice, MountTable,
+    block::{self, Mark, OpenError},
     cleaner::{Cleaner, CleanerError},
     filesystem,
-    scrub::{self, Go, ScrubError},
+    scrub::{Folder, Go, ScrubError},
 };
 use orlop_model::VolumeMode;
 
@@ -28,13 +28,9 @@ const DEVICE: &str = "LOCAL_PV_BLKDEVICE";
 /// Files removed between two reports.
 const FILES: u64 = 256;
 
-/// A disk to clean.
-#[derive(Debug, Clone)]
+/// What is to be cleaned off a disk.
+#[derive(Debug, Clone, Default)]
 pub struct Job {
-    /// Where it is.
-    pub path: PathBuf,
-    /// How devices are cleaned.
-    pub cleaner: BlockCleaner,
     /// The uid of the claim that had it.
     pub claim: String,
     /// How far an earlier try came.
@@ -123,57 +119,212 @@ pub enum CleanError {
     /// It was stopped.
     #[error("it was stopped")]
     Stopped,
+    /// The fault is ours.
+    #[error("cleaning broke off")]
+    Broken(#[source] io::Error),
 }
 
-/// Cleans a disk; tells how far it has come, and asks whether to go on.
+/// A disk that nobody else cleans or offers while this lives.
+///
+/// Whoever takes a disk has to ask afterwards whether it is to be cleaned: until then another
+/// may have cleaned it, and somebody may have been given it since. And it is to be kept until
+/// the outcome is on record, for whoever takes it next asks the record.
+#[derive(Debug)]
+pub struct Taken {
+    path: PathBuf,
+    disk: Disk,
+}
+
+#[derive(Debug)]
+enum Disk {
+    Files(Folder),
+    Device(BlockDevice, Wipe),
+    Command(Mark, Vec<String>),
+}
+
+/// Takes a disk.
 ///
 /// # Errors
-/// It isn't clean.
-pub fn clean(job: &Job, mut told: impl FnMut(&Record) -> Go) -> Result<Cleaned, CleanError> {
+/// It isn't there, or somebody else has it.
+pub fn take(path: &Path, cleaner: &BlockCleaner) -> Result<Taken, CleanError> {
     let look = |source| CleanError::Look {
-        path: job.path.clone(),
+        path: path.to_owned(),
         source,
     };
-    match block::size_of(&job.path).map_err(look)? {
-        Some(_) => match &job.cleaner {
-            BlockCleaner::Wipe(wipe) => wipe_device(job, *wipe, &mut told),
-            BlockCleaner::Command(argv) => run(job, argv),
-        },
-        None => empty(job, &mut told),
+    let busy = |source| CleanError::Take {
+        path: path.to_owned(),
+        source,
+    };
+    let disk = match (block::size_of(path).map_err(look)?, cleaner) {
+        (Some(_), BlockCleaner::Wipe(wipe)) => {
+            Disk::Device(BlockDevice::open_alone(path).map_err(busy)?, *wipe)
+        }
+        (Some(_), BlockCleaner::Command(argv)) => {
+            let alone = BlockDevice::open_alone(path).map_err(busy)?;
+            Disk::Command(alone.into_mark(path).map_err(busy)?, argv.clone())
+        }
+        (None, _) => {
+            is_mounted_here_only(path)?;
+            let folder = Folder::take(path).map_err(|source| CleanError::Scrub {
+                path: path.to_owned(),
+                source,
+            })?;
+            // What was opened is what is mounted there.
+            is_mounted_here_only(path)?;
+            Disk::Files(folder)
+        }
+    };
+    Ok(Taken {
+        path: path.to_owned(),
+        disk,
+    })
+}
+
+/// Whether a disk could be taken, but for pods that may have it; or what is in the way.
+pub fn is_free(path: &Path) -> Result<(), String> {
+    match block::size_of(path) {
+        Err(error) => Err(error.to_string()),
+        Ok(Some(_)) => {
+            let alone = BlockDevice::open_alone(path);
+            alone.map(drop).map_err(|error| error.to_string())
+        }
+        Ok(None) => {
+            let folder = Folder::take(path);
+            folder.map(drop).map_err(|error| error.to_string())
+        }
     }
 }
 
-fn empty(job: &Job, told: &mut impl FnMut(&Record) -> Go) -> Result<Cleaned, CleanError> {
-    let look = |source| CleanError::Look {
-        path: job.path.clone(),
-        source,
-    };
-    is_mounted_here_only(&job.path)?;
-    let usage = filesystem::usage(&job.path).map_err(look)?;
-    let mut record = Record {
-        claim: job.claim.clone(),
-        how: "scrub".to_owned(),
-        of: usage.total_inodes.saturating_sub(usage.free_inodes),
-        ..Record::default()
-    };
-    let result = scrub::empty(&job.path, |removed| {
-        if removed % FILES == 0 {
-            record.done = removed.min(record.of);
-            return told(&record);
-        }
-        Go::On
-    });
-    match result {
-        Ok(()) => {}
-        Err(ScrubError::Stopped) => return Err(CleanError::Stopped),
-        Err(source) => {
-            return Err(CleanError::Scrub {
-                path: job.path.clone(),
-                source,
-            });
+impl Taken {
+    /// Cleans the disk; tells how far it has come, and asks whether to go on.
+    ///
+    /// # Errors
+    /// It isn't clean.
+    pub fn clean(
+        &self,
+        job: &Job,
+        mut told: impl FnMut(&Record) -> Go,
+    ) -> Result<Cleaned, CleanError> {
+        match &self.disk {
+            Disk::Files(folder) => self.empty(folder, job, &mut told),
+            Disk::Device(device, wipe) => self.wipe(device, (*wipe, job), &mut told),
+            Disk::Command(mark, argv) => self.run((mark, argv), job, &mut told),
         }
     }
-    Ok(finished(VolumeMode::Filesystem, record))
+
+    fn look(&self, source: io::Error) -> CleanError {
+        CleanError::Look {
+            path: self.path.clone(),
+            source,
+        }
+    }
+
+    fn empty(
+        &self,
+        folder: &Folder,
+        job: &Job,
+        told: &mut impl FnMut(&Record) -> Go,
+    ) -> Result<Cleaned, CleanError> {
+        let usage = filesystem::usage(&self.path).map_err(|e| self.look(e))?;
+        let mut record = Record {
+            claim: job.claim.clone(),
+            how: "scrub".to_owned(),
+            of: usage.total_inodes.saturating_sub(usage.free_inodes),
+            ..Record::default()
+        };
+        let result = folder.empty(|removed| {
+            if removed % FILES == 0 {
+                record.done = removed.min(record.of);
+                return told(&record);
+            }
+            Go::On
+        });
+        match result {
+            Ok(()) => Ok(finished(VolumeMode::Filesystem, record)),
+            Err(ScrubError::Stopped) => Err(CleanError::Stopped),
+            Err(source) => Err(CleanError::Scrub {
+                path: self.path.clone(),
+                source,
+            }),
+        }
+    }
+
+    fn wipe(
+        &self,
+        device: &BlockDevice,
+        (wipe, job): (Wipe, &Job),
+        told: &mut impl FnMut(&Record) -> Go,
+    ) -> Result<Cleaned, CleanError> {
+        let size = device.size().map_err(|e| self.look(e))?;
+        let mut record = Record {
+            claim: job.claim.clone(),
+            disk: device.identity().map_err(|e| self.look(e))?,
+            how: wipe::name(wipe),
+            of: wipe::total(wipe, size),
+            ..Record::default()
+        };
+        let before = job.before.as_ref().filter(|before| {
+            before.claim == record.claim
+                && before.disk == record.disk
+                && before.how == record.how
+                && before.of == record.of
+        });
+        let resumed = before.map_or(0, |before| before.done);
+        for piece in wipe::pieces(wipe, size) {
+            record.done += piece.bytes;
+            if record.done <= resumed {
+                continue;
+            }
+            wipe_piece(device, piece, &self.path)?;
+            if told(&record) == Go::Stop {
+                return Err(CleanError::Stopped);
+            }
+        }
+        device.sync().map_err(|e| self.look(e))?;
+        Ok(finished(VolumeMode::Block, record))
+    }
+
+    fn run(
+        &self,
+        (mark, argv): (&Mark, &[String]),
+        job: &Job,
+        told: &mut impl FnMut(&Record) -> Go,
+    ) -> Result<Cleaned, CleanError> {
+        let mut record = Record {
+            claim: job.claim.clone(),
+            how: argv.first().cloned().unwrap_or_default(),
+            of: 100,
+            ..Record::default()
+        };
+        let cleaner = Cleaner {
+            argv,
+            environment: &[(DEVICE, self.path.as_os_str())],
+        };
+        let run = cleaner.run(mark, |line| {
+            tracing::info!(device = %self.path.display(), "the cleaner says: {line}");
+            record.done = percent(line).unwrap_or(record.done);
+            told(&record)
+        });
+        match run {
+            Ok(()) => Ok(finished(VolumeMode::Block, record)),
+            Err(CleanerError::Stopped) => Err(CleanError::Stopped),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The last number of a line that a percent sign follows: how far a command says that it is.
+fn percent(line: &str) -> Option<u64> {
+    let (before, _) = line.rsplit_once('%')?;
+    let before = before.trim_end();
+    let whole = match before.rsplit_once('.') {
+        // 12.5 %
+        Some((whole, rest)) if rest.bytes().all(|b| b.is_ascii_digit()) => whole,
+        _ => before,
+    };
+    let digits = whole.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let percent: u64 = whole[whole.len() - digits..].parse().ok()?;
+    (percent <= 100).then_some(percent)
 }
 
 /// A folder that nothing is mounted at is not the disk; and what a pod has is not to be touched.
@@ -201,51 +352,6 @@ fn is_mounted_here_only(path: &Path) -> Result<(), CleanError> {
     }
 }
 
-fn take(path: &Path) -> Result<BlockDevice, CleanError> {
-    BlockDevice::open_alone(path).map_err(|source| CleanError::Take {
-        path: path.to_owned(),
-        source,
-    })
-}
-
-fn wipe_device(
-    job: &Job,
-    wipe: Wipe,
-    told: &mut impl FnMut(&Record) -> Go,
-) -> Result<Cleaned, CleanError> {
-    let device = take(&job.path)?;
-    let look = |source| CleanError::Look {
-        path: job.path.clone(),
-        source,
-    };
-    let size = device.size().map_err(look)?;
-    let mut record = Record {
-        claim: job.claim.clone(),
-        disk: device.identity().map_err(look)?,
-        how: wipe::name(wipe),
-        of: wipe::total(wipe, size),
-        ..Record::default()
-    };
-    let before = job.before.as_ref().filter(|before| {
-        before.claim == record.claim
-            && before.disk == record.disk
-            && before.how == record.how
-            && before.of == record.of
-    });
-    let resumed = before.map_or(0, |before| before.done);
-    for piece in wipe::pieces(wipe, size) {
-        if record.done + piece.bytes > resumed {
-            wipe_piece(&device, piece, &job.path)?;
-        }
-        record.done += piece.bytes;
-        if told(&record) == Go::Stop {
-            return Err(CleanError::Stopped);
-        }
-    }
-    device.sync().map_err(look)?;
-    Ok(finished(VolumeMode::Block, record))
-}
-
 fn wipe_piece(device: &BlockDevice, piece: Piece, path: &Path) -> Result<(), CleanError> {
     let Piece {
         action,
@@ -271,27 +377,6 @@ fn wipe_piece(device: &BlockDevice, piece: Piece, path: &Path) -> Result<(), Cle
     }
     // What a record says is done must be so after a power cut.
     device.sync().map_err(failed)
-}
-
-fn run(job: &Job, argv: &[String]) -> Result<Cleaned, CleanError> {
-    let mark = take(&job.path)?.into_mark(&job.path);
-    let mark = mark.map_err(|source| CleanError::Take {
-        path: job.path.clone(),
-        source,
-    })?;
-    let cleaner = Cleaner {
-        argv,
-        environment: &[(DEVICE, job.path.as_os_str())],
-    };
-    cleaner.run(&mark, |line| {
-        tracing::info!(device = %job.path.display(), "the cleaner says: {line}");
-    })?;
-    let record = Record {
-        claim: job.claim.clone(),
-        how: argv.first().cloned().unwrap_or_default(),
-        ..Record::default()
-    };
-    Ok(finished(VolumeMode::Block, record))
 }
 
 fn finished(mode: VolumeMode, record: Record) -> Cleaned {

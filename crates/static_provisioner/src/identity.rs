@@ -76,6 +76,17 @@ fn is_of_node(maker: &str, node: &str) -> bool {
         .is_some_and(|uid| uid.len() == UID && uid.bytes().filter(|b| *b == b'-').count() == 4)
 }
 
+/// The name of the node that a volume was made on, as far as its maker's name tells.
+pub fn node_of(volume: &Volume) -> Option<&str> {
+    let maker = volume.metadata.annotation(well_known::PROVISIONED_BY)?;
+    let node = maker.strip_prefix(PREFIX)?;
+    let named = node.len().checked_sub(UID + 1).and_then(|at| {
+        let (name, uid) = node.split_at_checked(at)?;
+        is_of_node(maker, name).then_some((name, uid))
+    });
+    Some(named.map_or(node, |(name, _)| name))
+}
+
 /// Whether a volume was made on a node that is or was called so.
 pub fn may_be_of(volume: &Volume, node: &str) -> bool {
     let maker = volume.metadata.annotation(well_known::PROVISIONED_BY);
@@ -138,5 +149,8 @@ mod tests {
         let before = made_by(&format!("{PREFIX}a-{UID_2}"));
         assert_eq!(ours.whose(&before), Whose::Predecessor);
         assert!(may_be_of(&before, "a") && !may_be_of(&before, "a-2"));
+        assert_eq!(node_of(&before), Some("a"));
+        assert_eq!(node_of(&made_by(&format!("{PREFIX}a-b"))), Some("a-b"));
+        assert_eq!(node_of(&made_by("driver.example")), None);
     }
 }

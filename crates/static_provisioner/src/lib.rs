@@ -25,6 +25,7 @@ pub mod config;
 pub mod disks;
 pub mod identity;
 pub mod metrics;
+pub mod node_cleanup;
 pub mod offer;
 pub mod pattern;
 pub mod record;
@@ -34,3 +35,6 @@ mod work;
 
 pub use config::{Config, ConfigError};
 pub use work::{Readiness, Settings, start};
+
+#[cfg(test)]
+mod trials;

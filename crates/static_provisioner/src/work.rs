@@ -16,6 +16,7 @@ use serde_json::json;
 use tracing::{debug, warn};
 
 use crate::{
+    clean,
     config::Config,
     disks,
     identity::{self, Identity},
@@ -297,9 +298,8 @@ impl Provisioner {
                         wrongs.insert(wrong.to_string());
                     }
                     Verdict::Offer(volume) => {
-                        let device = matches!(disk.what, Ok(disks::What::Device { .. }));
-                        let device = device.then(|| class.mount_dir.join(&disk.file));
-                        if let Err(wrong) = self.offer(*volume, device).await? {
+                        let disk = class.mount_dir.join(&disk.file);
+                        if let Err(wrong) = self.offer(*volume, disk).await? {
                             wrongs.insert(wrong.to_string());
                         }
                     }
@@ -354,22 +354,12 @@ impl Provisioner {
         taken
     }
 
-    async fn offer(
-        &self,
-        volume: Volume,
-        device: Option<PathBuf>,
-    ) -> Result<Result<(), Wrong>, ApiError> {
+    async fn offer(&self, volume: Volume, disk: PathBuf) -> Result<Result<(), Wrong>, ApiError> {
         let path = path_of(&volume).pop().unwrap_or_default();
-        if let Some(device) = device {
-            // Mounted, part of something else, or a cleaner of an earlier run is still at it.
-            let free = blocking(move || {
-                let alone = orlop_host::BlockDevice::open_alone(&device);
-                Ok(alone.map(drop).map_err(|error| error.to_string()))
-            })
-            .await;
-            if let Err(why) | Ok(Err(why)) = free.map_err(|error| error.to_string()) {
-                return Ok(Err(Wrong::InUse { path, why }));
-            }
+        // Mounted elsewhere, part of something else, or a cleaner of an earlier run is at it.
+        let free = blocking(move || Ok(clean::is_free(&disk))).await;
+        if let Err(why) | Ok(Err(why)) = free.map_err(|error| error.to_string()) {
+            return Ok(Err(Wrong::InUse { path, why }));
         }
         let mode = volume.volume_mode();
         match self.cluster.create(&volume).await {

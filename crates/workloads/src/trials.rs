@@ -3,13 +3,11 @@
 //! and everything settles.
 
 mod cluster;
-mod wire;
 
-use futures::StreamExt as _;
+use orlop_trials::{Fault, Reach};
 use serde_json::{Value, json};
 
 use self::cluster::{Cluster, Story, run};
-use self::wire::Fault;
 use crate::fixtures::spec;
 
 /// A set is made, scaled, rolled, and scaled down with its claims.
@@ -111,20 +109,16 @@ fn job_story() -> Story {
     }
 }
 
-/// How many trials run side by side: most of their time they wait.
-const AT_ONCE: usize = 8;
-
 /// Tells a story once for each call of an undisturbed run that a fault may strike.
 async fn at_every_call(story: fn() -> Story, fault: Fault) {
-    let undisturbed = Cluster::open((u64::MAX, fault)).await;
-    let calls = run(&story(), undisturbed).await;
-    assert!(calls > 2, "only {calls} calls");
-    let trials = (1..=calls).map(async |number| {
-        let cluster = Cluster::open((number, fault)).await;
-        run(&story(), cluster).await;
-    });
-    let mut trials = futures::stream::iter(trials).buffer_unordered(AT_ONCE);
-    while trials.next().await.is_some() {}
+    let reach = match fault {
+        Fault::Die => Reach::Writes,
+        Fault::LoseAnswer => Reach::Creations,
+    };
+    orlop_trials::at_every_call(fault, reach, async |strikes| {
+        run(&story(), Cluster::open(strikes).await).await;
+    })
+    .await;
 }
 
 #[tokio::test]

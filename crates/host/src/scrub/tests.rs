@@ -5,6 +5,10 @@ use crate::mount::{self, NewMount};
 use crate::testing::ScratchFs;
 use crate::{Place, Restrictions};
 
+fn empty(path: &Path, told: impl FnMut(u64) -> Go) -> Result<(), ScrubError> {
+    Folder::take(path)?.empty(told)
+}
+
 fn names(path: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(path).expect("a folder");
     entries

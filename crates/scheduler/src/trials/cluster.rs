@@ -10,13 +10,12 @@ use std::{
 use orlop_apiserver::{ApiServer, Config, Storage};
 use orlop_model::{Claim, Key, Kind, Node, Pod, StorageClass, Volume, well_known};
 use orlop_runtime::{Clock, Patch, Preconditions, Process};
+use orlop_trials::Strikes;
 use serde_json::{Value, json};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep, timeout},
 };
-
-use super::wire::{Fault, Strikes, Wire};
 
 /// The longest that a story may take.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -64,13 +63,13 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    pub(super) async fn open(fault: (u64, Fault)) -> Self {
+    pub(super) async fn open(strikes: Arc<Strikes>) -> Self {
         let server = ApiServer::open(Config::new(Storage::Memory)).await.unwrap();
         let client = kube::Client::new(server.service(), "default");
         Self {
             process: Process::new(client, Clock::system()),
             server,
-            strikes: Strikes::new(fault),
+            strikes,
         }
     }
 
@@ -134,8 +133,8 @@ impl Cluster {
         }
     }
 
-    /// Runs a story to its end; says how many calls could have been struck.
-    pub(super) async fn run(self, story: &Story) -> u64 {
+    /// Runs a story to its end.
+    pub(super) async fn run(self, story: &Story) {
         let others = Others {
             process: self.process.clone(),
             news: Arc::default(),
@@ -156,7 +155,7 @@ impl Cluster {
             }
             assert!(started.elapsed() < PATIENCE, "it doesn't settle: {seen:?}");
             tokio::select! {
-                () = self.strikes.end.notified() => {
+                () = self.strikes.end() => {
                     scheduler.kill();
                     scheduler = self.start();
                 }
@@ -165,7 +164,7 @@ impl Cluster {
             }
         }
         // And it stays so.
-        let quiet = timeout(Duration::from_millis(100), self.strikes.end.notified()).await;
+        let quiet = timeout(Duration::from_millis(100), self.strikes.end()).await;
         if quiet.is_ok() {
             scheduler.kill();
             scheduler = self.start();
@@ -179,15 +178,11 @@ impl Cluster {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         assert!(breaches.is_empty(), "{breaches:?}");
-        self.strikes.calls()
     }
 
     fn start(&self) -> Process {
-        let wire = Wire {
-            server: self.server.service(),
-            strikes: self.strikes.clone(),
-        };
-        let process = Process::new(kube::Client::new(wire, "default"), Clock::system());
+        let client = self.strikes.client(self.server.service());
+        let process = Process::new(client, Clock::system());
         crate::start(&process);
         process
     }

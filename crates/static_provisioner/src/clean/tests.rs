@@ -39,13 +39,23 @@ fn words(device: &LoopDevice) -> Vec<bool> {
     vec![there(0), there(64 << 20), there(128 << 20)]
 }
 
-fn job(path: PathBuf, cleaner: BlockCleaner) -> Job {
-    Job {
-        path,
-        cleaner,
+/// A disk, how it is cleaned and what of.
+struct Order {
+    path: PathBuf,
+    cleaner: BlockCleaner,
+    job: Job,
+}
+
+fn order(path: PathBuf, cleaner: BlockCleaner) -> Order {
+    let job = Job {
         claim: "uid".into(),
         before: None,
-    }
+    };
+    Order { path, cleaner, job }
+}
+
+fn clean(order: &Order, told: impl FnMut(&Record) -> Go) -> Result<Cleaned, CleanError> {
+    take(&order.path, &order.cleaner)?.clean(&order.job, told)
 }
 
 #[test]
@@ -53,9 +63,9 @@ fn a_wipe_that_was_stopped_goes_on_where_it_was_on_the_same_disk_only() {
     let Some((_image, device)) = device() else {
         return;
     };
-    let mut job = job(device.path(), BlockCleaner::Wipe(Wipe::Zero));
+    let mut order = order(device.path(), BlockCleaner::Wipe(Wipe::Zero));
     let mut last = Record::default();
-    let stopped = clean(&job, |record| {
+    let stopped = clean(&order, |record| {
         last = record.clone();
         Go::Stop
     });
@@ -66,8 +76,8 @@ fn a_wipe_that_was_stopped_goes_on_where_it_was_on_the_same_disk_only() {
     // What was done is not done again: a word written since then stays.
     let file = fs::OpenOptions::new().write(true).open(device.path());
     file.unwrap().write_all_at(b"secret", 0).unwrap();
-    job.before = Some(last.clone());
-    let cleaned = clean(&job, |_| Go::On).unwrap();
+    order.job.before = Some(last.clone());
+    let cleaned = clean(&order, |_| Go::On).unwrap();
     assert_eq!(words(&device), [true, false, false]);
     assert!(cleaned.record.clean && cleaned.record.percent() == 100);
 
@@ -81,8 +91,8 @@ fn a_wipe_that_was_stopped_goes_on_where_it_was_on_the_same_disk_only() {
         file.unwrap().write_all_at(b"secret", 0).unwrap();
         let mut other = last.clone();
         change(&mut other);
-        job.before = Some(other);
-        clean(&job, |_| Go::On).unwrap();
+        order.job.before = Some(other);
+        clean(&order, |_| Go::On).unwrap();
         assert_eq!(words(&device), [false, false, false]);
     }
 }
@@ -94,11 +104,14 @@ fn a_command_finds_the_device_and_its_failure_is_told() {
     };
     let script = "dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=512 count=1 conv=notrunc,fsync";
     let argv = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
-    clean(&job(device.path(), BlockCleaner::Command(argv)), |_| Go::On).unwrap();
+    clean(&order(device.path(), BlockCleaner::Command(argv)), |_| {
+        Go::On
+    })
+    .unwrap();
     assert_eq!(words(&device), [false, true, true]);
     let argv = ["/bin/sh", "-c", "echo worn out; exit 1"].map(str::to_owned);
     let failed = clean(
-        &job(device.path(), BlockCleaner::Command(argv.to_vec())),
+        &order(device.path(), BlockCleaner::Command(argv.to_vec())),
         |_| Go::On,
     );
     assert!(
@@ -114,7 +127,7 @@ fn a_folder_that_lost_its_disk_is_not_taken_for_it() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("x"), "").unwrap();
     let path = folder.path().to_owned();
-    let refused = clean(&job(path, BlockCleaner::Wipe(Wipe::Zero)), |_| Go::On);
+    let refused = clean(&order(path, BlockCleaner::Wipe(Wipe::Zero)), |_| Go::On);
     assert!(
         matches!(refused, Err(CleanError::NotMounted { .. })),
         "{refused:?}"
@@ -144,8 +157,8 @@ fn a_disk_that_is_mounted_for_a_pod_is_not_touched() {
         orlop_host::Restrictions::default(),
     )
     .unwrap();
-    let job = job(scratch.path(), BlockCleaner::Wipe(Wipe::Zero));
-    let refused = clean(&job, |_| Go::On);
+    let order = order(scratch.path(), BlockCleaner::Wipe(Wipe::Zero));
+    let refused = clean(&order, |_| Go::On);
     let there = scratch.path().join("x").exists();
     orlop_host::mount::unmount(&orlop_host::Place::at(&at).unwrap()).unwrap();
     assert!(
@@ -153,7 +166,119 @@ fn a_disk_that_is_mounted_for_a_pod_is_not_touched() {
         "{refused:?}"
     );
     assert!(there);
-    let cleaned = clean(&job, |_| Go::On).unwrap();
+    let cleaned = clean(&order, |_| Go::On).unwrap();
     assert_eq!(cleaned.mode, VolumeMode::Filesystem);
     assert!(!scratch.path().join("x").exists());
+}
+
+#[test]
+fn a_commands_words_are_read_for_how_far_it_is() {
+    for (line, percent_done) in [
+        ("12%", Some(12)),
+        (
+            "shred: /dev/x: pass 1/3 (random)...2.0GiB/100GiB 2%",
+            Some(2),
+        ),
+        ("  99.9 % done", Some(99)),
+        ("about 7 % of 100 %", Some(100)),
+        ("1000%", None),
+        ("sda 5", None),
+        ("%", None),
+        ("100.x%", None),
+    ] {
+        assert_eq!(percent(line), percent_done, "{line}");
+    }
+}
+
+/// Stopped at every step there is, and gone on with from whatever was on record by then.
+#[test]
+fn a_wipe_that_is_stopped_at_any_step_leaves_nothing_in_the_end() {
+    let Some((image, device)) = device() else {
+        return;
+    };
+    for wipe in [Wipe::Zero, Wipe::Quick] {
+        let mut steps = 0;
+        let cleaner = BlockCleaner::Wipe(wipe);
+        let mut order = order(device.path(), cleaner);
+        clean(&order, |_| {
+            steps += 1;
+            Go::On
+        })
+        .unwrap();
+        for stop_at in 1..=steps {
+            // On record is what was told last, or what was told first, or nothing.
+            for on_record in [stop_at, 1, 0] {
+                for at in [0, 64 << 20, 128 << 20] {
+                    image.as_file().write_all_at(b"secret", at).unwrap();
+                }
+                let mut records = vec![None];
+                order.job.before = None;
+                let stopped = clean(&order, |record| {
+                    records.push(Some(record.clone()));
+                    match records.len() > stop_at {
+                        true => Go::Stop,
+                        false => Go::On,
+                    }
+                });
+                assert!(matches!(stopped, Err(CleanError::Stopped)), "{stopped:?}");
+                order.job.before = records[on_record].clone();
+                clean(&order, |_| Go::On).unwrap();
+                let case = format!("{wipe:?}, stopped at {stop_at}, record {on_record}");
+                assert_eq!(words(&device), [false, false, false], "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_scrub_that_is_stopped_at_any_step_is_finished_by_the_next() {
+    let Some(scratch) = ScratchFs::new("ext4", 16 << 20) else {
+        return;
+    };
+    let order = order(scratch.path(), BlockCleaner::Wipe(Wipe::Zero));
+    for stop_at in 1..=3 {
+        for number in 0..FILES * 3 + 7 {
+            let folder = scratch
+                .path()
+                .join(format!("{}/{}", number % 5, number % 7));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(number.to_string()), "secret").unwrap();
+        }
+        let mut steps = 0;
+        let stopped = clean(&order, |_| {
+            steps += 1;
+            match steps == stop_at {
+                true => Go::Stop,
+                false => Go::On,
+            }
+        });
+        assert!(matches!(stopped, Err(CleanError::Stopped)), "{stopped:?}");
+        clean(&order, |_| Go::On).unwrap();
+        let left = fs::read_dir(scratch.path()).unwrap();
+        let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["lost+found"], "stopped at {stop_at}");
+    }
+}
+
+#[test]
+fn a_disk_that_is_taken_is_nobody_elses_until_it_is_let_go() {
+    let Some((_image, device)) = device() else {
+        return;
+    };
+    let Some(scratch) = ScratchFs::new("ext4", 16 << 20) else {
+        return;
+    };
+    let wipe = BlockCleaner::Wipe(Wipe::Zero);
+    let command = BlockCleaner::Command(vec!["/bin/true".into()]);
+    for (path, cleaner) in [
+        (device.path(), &wipe),
+        (device.path(), &command),
+        (scratch.path(), &wipe),
+    ] {
+        let taken = take(&path, cleaner).unwrap();
+        taken.clean(&Job::default(), |_| Go::On).unwrap();
+        take(&path, cleaner).expect_err("it is taken, though it is clean");
+        drop(taken);
+        take(&path, cleaner).unwrap();
+    }
 }

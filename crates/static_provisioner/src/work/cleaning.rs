@@ -2,6 +2,7 @@
 
 use std::{
     error::Error,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,9 +17,10 @@ use serde_json::json;
 use tokio::{sync::watch, time::Instant};
 use tracing::warn;
 
-use super::{Provisioner, SOON};
+use super::{Provisioner, SOON, blocking};
 use crate::{
-    clean::{self, CleanError, Cleaned, Job},
+    clean::{self, CleanError, Cleaned, Job, Taken},
+    config::BlockCleaner,
     record::Record,
     volume::{self, Step},
 };
@@ -49,7 +51,20 @@ impl Provisioner {
     }
 
     async fn clean(&self, name: &str) -> Result<Outcome, ApiError> {
-        // What can't be undone is decided on what is so now, not on a cache.
+        let Some(seen) = self.volumes.named(name) else {
+            return Ok(Outcome::Done);
+        };
+        let taken = match self.disk(&seen) {
+            Err(why) => Err(why),
+            Ok((path, cleaner)) => {
+                let taken = blocking(move || Ok(clean::take(&path, &cleaner))).await;
+                taken
+                    .map_err(|error| error.to_string())
+                    .and_then(|taken| taken.map_err(|error| chain(&error)))
+            }
+        };
+        // What can't be undone is decided on what is so now, not on a cache; and now that we
+        // have the disk: until then another may have cleaned it, and it may be somebody's again.
         let Some(volume) = self.released(name).await? else {
             return Ok(Outcome::Done);
         };
@@ -62,8 +77,9 @@ impl Provisioner {
                 .say(&volume, EventType::Warning, "VolumeFailedDelete", message);
             return Ok(Outcome::Retry);
         }
-        let job = match self.job(&volume) {
-            Ok(job) => job,
+        let taken = match taken {
+            Ok(taken) if volume.spec.local == seen.spec.local => Arc::new(taken),
+            Ok(_) => return Ok(Outcome::After(SOON)),
             Err(why) => return Ok(self.failed(&volume, &why)),
         };
         self.recorder.say(
@@ -73,19 +89,13 @@ impl Provisioner {
             format!("Starting cleanup of PV \"{name}\", this may take a while"),
         );
         let started = Instant::now();
-        let cleaned = match self.carry_out(&volume, job).await {
-            Ok(cleaned) => cleaned,
-            Err(error) => {
-                let mut why = error.to_string();
-                let mut source = error.source();
-                while let Some(cause) = source {
-                    why = format!("{why}: {cause}");
-                    source = cause.source();
-                }
-                return Ok(self.failed(&volume, &why));
-            }
+        let outcome = match self.carry_out(&volume, taken.clone()).await {
+            Ok(cleaned) => self.finished(&volume, cleaned, started.elapsed()).await,
+            Err(error) => Ok(self.failed(&volume, &chain(&error))),
         };
-        self.finished(&volume, cleaned, started.elapsed()).await
+        // Not before that is on record: whoever has the disk next asks the record.
+        drop(taken);
+        outcome
     }
 
     /// The volume, if its disk is still to be cleaned.
@@ -107,7 +117,8 @@ impl Provisioner {
         Ok(claim.filter(|claim| claim.metadata.uid == owner.uid))
     }
 
-    fn job(&self, volume: &Volume) -> Result<Job, String> {
+    /// Where a volume's disk is, and how it is cleaned if it is a device.
+    fn disk(&self, volume: &Volume) -> Result<(PathBuf, BlockCleaner), String> {
         let class = volume.class();
         let config = self.shared().config.clone();
         let config = config
@@ -115,7 +126,7 @@ impl Provisioner {
             .get(class)
             .ok_or_else(|| format!("Unknown storage class name {class}"))?;
         let path = volume.spec.local.as_ref().map(|local| &local.path);
-        let path = std::path::Path::new(path.map_or("", String::as_str));
+        let path = Path::new(path.map_or("", String::as_str));
         let file = path.strip_prefix(&config.host_dir).ok();
         // Right in the folder, as it was found: a volume made by hand may say anything.
         let file = file.filter(|file| is_plain_name(file.as_os_str()));
@@ -126,23 +137,21 @@ impl Provisioner {
                 path.display()
             )
         })?;
-        Ok(Job {
-            path: config.mount_dir.join(file),
-            cleaner: config.cleaner.clone(),
-            claim: claim_uid(volume),
-            before: Record::of(volume),
-        })
+        Ok((config.mount_dir.join(file), config.cleaner.clone()))
     }
 
-    async fn carry_out(&self, volume: &Volume, job: Job) -> Result<Cleaned, CleanError> {
+    async fn carry_out(&self, volume: &Volume, taken: Arc<Taken>) -> Result<Cleaned, CleanError> {
         let name = &volume.metadata.name;
         let running = self.metrics.begun(name);
         let (send, mut heard) = watch::channel(Record::default());
         let stop = Arc::new(AtomicBool::new(false));
         let _stop = StopWithMe(stop.clone());
-        let path = job.path.clone();
+        let job = Job {
+            claim: claim_uid(volume),
+            before: Record::of(volume),
+        };
         let mut working = tokio::task::spawn_blocking(move || {
-            clean::clean(&job, |record| {
+            taken.clean(&job, |record| {
                 send.send_replace(record.clone());
                 match stop.load(Ordering::Relaxed) {
                     true => Go::Stop,
@@ -154,7 +163,7 @@ impl Provisioner {
         loop {
             tokio::select! {
                 done = &mut working => return done.unwrap_or_else(|panic| {
-                    Err(CleanError::Look { path, source: std::io::Error::other(panic) })
+                    Err(CleanError::Broken(std::io::Error::other(panic)))
                 }),
                 Ok(()) = heard.changed() => {
                     let record = heard.borrow_and_update().clone();
@@ -231,4 +240,15 @@ impl Provisioner {
 fn claim_uid(volume: &Volume) -> String {
     let owner = volume.spec.claim_ref.as_ref();
     owner.map(|owner| owner.uid.clone()).unwrap_or_default()
+}
+
+/// An error and its causes.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
 }

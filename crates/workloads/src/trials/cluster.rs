@@ -9,11 +9,10 @@ use http::Request;
 use orlop_apiserver::{ApiServer, Config, Storage};
 use orlop_model::{Claim, Kind, Pod};
 use orlop_runtime::{Change, Clock, Patch, Process};
+use orlop_trials::Strikes;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::sync::mpsc;
-
-use super::wire::{Fault, Ledger, Wire};
 
 /// The longest that a chapter may take.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -60,21 +59,21 @@ struct Witness {
 pub(super) struct Cluster {
     server: ApiServer,
     user: kube::Client,
-    ledger: Arc<Ledger>,
+    strikes: Arc<Strikes>,
     node: Process,
     witness: Arc<Mutex<Witness>>,
     news: Arc<Notify>,
 }
 
 impl Cluster {
-    pub(super) async fn open(fault: (u64, Fault)) -> Self {
+    pub(super) async fn open(strikes: Arc<Strikes>) -> Self {
         let server = ApiServer::open(Config::new(Storage::Memory)).await.unwrap();
         let user = kube::Client::new(server.service(), "default");
         let cluster = Self {
             node: Process::new(user.clone(), Clock::system()),
             user,
             server,
-            ledger: Ledger::new(fault),
+            strikes,
             witness: Arc::default(),
             news: Arc::default(),
         };
@@ -148,11 +147,8 @@ impl Cluster {
 
     /// The roles, in a process of their own.
     fn start(&self) -> Process {
-        let wire = Wire {
-            server: self.server.service(),
-            ledger: self.ledger.clone(),
-        };
-        let process = Process::new(kube::Client::new(wire, "default"), Clock::system());
+        let client = self.strikes.client(self.server.service());
+        let process = Process::new(client, Clock::system());
         crate::start(&process);
         process
     }
@@ -201,7 +197,7 @@ impl Cluster {
                 }
                 tokio::select! {
                     () = news => {}
-                    () = self.ledger.end.notified() => {
+                    () = self.strikes.end() => {
                         roles.kill();
                         *roles = self.start();
                     }
@@ -219,8 +215,8 @@ impl Cluster {
     }
 }
 
-/// Tells a story; returns how many calls of the roles the fault might have struck.
-pub(super) async fn run(story: &Story, cluster: Cluster) -> u64 {
+/// Tells a story.
+pub(super) async fn run(story: &Story, cluster: Cluster) {
     let mut roles = cluster.start();
     cluster.ask("POST", story.path, &story.object).await;
     for (change, holds) in &story.chapters {
@@ -239,5 +235,4 @@ pub(super) async fn run(story: &Story, cluster: Cluster) -> u64 {
     for (claim, uids) in &witness.claims {
         assert_eq!(uids.len(), 1, "{claim} was made more than once");
     }
-    cluster.ledger.calls()
 }
