@@ -28,13 +28,13 @@ pub mod metrics;
 pub mod node_cleanup;
 pub mod offer;
 pub mod pattern;
+mod provisioner;
 pub mod record;
 pub mod volume;
 pub mod wipe;
-mod work;
 
 pub use config::{Config, ConfigError};
-pub use work::{Readiness, Settings, start};
+pub use provisioner::{Readiness, Settings, start};
 
 #[cfg(test)]
 mod trials;
