@@ -268,7 +268,7 @@ impl Cleanup {
     }
 
     async fn let_go(&self, volume: &Volume) -> Result<(), ApiError> {
-        if let Some(patch) = letting_go(volume, well_known::LOCAL_UNCLEAN) {
+        if let Some(patch) = letting_go(volume, &[well_known::LOCAL_UNCLEAN]) {
             match self.cluster.patch::<Volume>(&volume.key(), &patch).await {
                 Ok(answer) => self.volumes.absorb(answer),
                 Err(error) if error.is_not_found() => {}
