@@ -17,6 +17,7 @@ use std::time::Duration;
 use orlop_csi::server::Services;
 
 mod controller;
+mod crew;
 mod diagnosis;
 mod export;
 mod failure;
@@ -31,6 +32,7 @@ mod record;
 mod sub_dir;
 mod work;
 
+pub use crew::Crew;
 pub use hands::Hands;
 pub use parameters::OnDelete;
 pub use work::worker_main;

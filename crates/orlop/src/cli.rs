@@ -230,7 +230,7 @@ pub(crate) struct DriverNfs {
     /// archive.
     #[arg(long, default_value = "", value_name = "POLICY", value_parser = on_delete)]
     pub(crate) default_ondelete_policy: OnDelete,
-    /// How long a volume's figures are told again without a look, in minutes.
+    /// How long a volume's figures are told again without a look, in minutes; 0 looks every time.
     #[arg(long, default_value_t = 10, value_name = "N")]
     pub(crate) vol_stats_cache_expire_in_minutes: u64,
     /// Let a new archive of a volume replace an older one of the same name.

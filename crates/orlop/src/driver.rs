@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use orlop_csi::server;
 use orlop_csi::{Driver, DriverInfo};
 use orlop_drivers::local::{Home, LocalConfig, LocalDriver, NodeName, Reach, Rules};
-use orlop_drivers::nfs::{Hands, NfsConfig, NfsDriver};
+use orlop_drivers::nfs::{Crew, Hands, NfsConfig, NfsDriver};
 
 use crate::{cli, up::preflight, up::terminated};
 
@@ -82,17 +82,17 @@ pub(crate) async fn nfs(args: cli::DriverNfs) -> Result<()> {
         args.working_mount_dir.display()
     );
     let ourselves = std::env::current_exe().context("could not find this program")?;
-    let worker = [ourselves.into(), "driver".into(), "nfs-worker".into()];
+    let worker = vec![ourselves.into(), "driver".into(), "nfs-worker".into()];
     let config = NfsConfig {
         driver_name: args.drivername,
         mount_permissions: args.mount_permissions,
         on_delete: args.default_ondelete_policy,
-        stats_age: Duration::from_secs(args.vol_stats_cache_expire_in_minutes.max(1) * 60),
+        stats_age: Duration::from_secs(args.vol_stats_cache_expire_in_minutes * 60),
         remove_archived: args.remove_archived_volume_path,
         compress: args.enable_snapshot_compression,
         reach: Reach::below(&args.kubelet_dir),
         working_dir: args.working_mount_dir,
-        ..NfsConfig::new(&args.nodeid, Hands::Processes(worker.to_vec()))
+        ..NfsConfig::new(&args.nodeid, Hands::Processes(Crew::new(worker)))
     };
     let driver = NfsDriver::new(config).context("the driver could not start")?;
     let socket = server::Socket::bind(&args.endpoint)?;

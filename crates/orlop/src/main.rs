@@ -31,14 +31,14 @@ fn main() -> ExitCode {
     if let Some(code) = dropin::called() {
         return code;
     }
+    // One for every few calls of the NFS driver: no flags to understand, no runtime, no log of its own.
+    if std::env::args_os().skip(1).eq(["driver", "nfs-worker"]) {
+        return orlop_drivers::nfs::worker_main();
+    }
     let cli = Cli::parse();
     // The shim runs beside every container: no runtime, no threads, no log of its own.
     if let Command::ContainerShim { state_dir } = &cli.command {
         return orlop_host::sandbox::shim_main(state_dir);
-    }
-    // As for every call of the NFS driver that touches a server.
-    if let Command::Driver(cli::Driver::NfsWorker) = &cli.command {
-        return orlop_drivers::nfs::worker_main();
     }
     // These have flags or exit codes of their own.
     let cli = match cli {

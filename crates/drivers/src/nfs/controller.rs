@@ -94,7 +94,7 @@ impl<'a> Call<'a> {
     }
 
     /// Has work done for which turns were taken; `held` is kept until there is an answer.
-    pub(super) async fn run_holding<T: Send + 'static>(
+    pub(super) async fn run_holding<T: Send + Sync + 'static>(
         &self,
         work: Work,
         patience: std::time::Duration,

@@ -1,23 +1,24 @@
 //! Workers: the processes that touch servers.
 //!
 //! A thread that waits for a server that is gone cannot be ended; a process can. So every call that
-//! may touch one is a process: it gets its [`Order`] on its standard input, which also tells it that
-//! the driver lives, and says what it does on its standard output. It lives as long as it says
-//! something. The call's caller leaves at its own deadline; work that goes well goes on, and keeps
-//! the volume's turn, so that a repeated call meets it running or done, never half begun.
+//! may touch one is done by a process: it gets its [`Order`] on its standard input, which also tells
+//! it that the driver lives, and says what it does on its standard output. It lives as long as it
+//! says something. The call's caller leaves at its own deadline; work that goes well goes on, and
+//! keeps the volume's turn, so that a repeated call meets it running or done, never half begun.
+//!
+//! An order may go to a worker that has the share mounted from an earlier one. Whatever it fails at is
+//! tried once more by a new one, so what a caller is told never depends on an old mount.
 
 use std::cell::Cell;
-use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tonic::Code;
 
+use super::crew::{Crew, Worker};
 use super::failure::Failure;
 use super::order::{Answer, Order, Word};
 use super::{diagnosis, work};
@@ -31,11 +32,20 @@ const MARGIN: Duration = Duration::from_millis(500);
 /// Who does the work.
 #[derive(Clone, Debug)]
 pub enum Hands {
-    /// A process for each call: this program with these arguments.
-    Processes(Vec<OsString>),
+    /// Processes.
+    Processes(Crew),
     /// A thread for each call, on a folder that stands for all servers: `server/share` below it. For
     /// tests on machines without an NFS client.
     StandIn(PathBuf),
+}
+
+/// How an order went.
+enum Outcome {
+    Done(Answer),
+    /// The worker says so, or has ended.
+    Failed(Failure),
+    /// The caller has to leave.
+    Late(Failure),
 }
 
 impl Hands {
@@ -47,59 +57,112 @@ impl Hands {
     }
 
     /// Has it done; `held` is kept until there is an answer, however long its caller waits.
-    pub(super) async fn run<T: Send + 'static>(
+    pub(super) async fn run<T: Send + Sync + 'static>(
         &self,
         order: Order,
         patience: Duration,
         held: T,
     ) -> Result<Answer, Failure> {
-        let deadline = Instant::now() + patience.saturating_sub(MARGIN).max(MARGIN);
-        let (words, mut said) = mpsc::channel(64);
-        let export = order.work.export().cloned();
-        let worker = match self {
-            Self::Processes(program) => Some(start(program, &order).await?),
-            Self::StandIn(_) => None,
+        let call = Call {
+            order: Arc::new(order),
+            held: Arc::new(held),
+            patience,
+            deadline: Instant::now() + patience.saturating_sub(MARGIN).max(MARGIN),
         };
-        match worker {
-            Some(child) => {
-                tokio::spawn(follow(child, words, held));
-            }
-            None => {
-                tokio::task::spawn_blocking(move || {
-                    let held = Cell::new(Some(held));
-                    work::carry_out(&order, &|word| {
-                        let given_back = is_answer(&word).then(|| held.take());
-                        drop(given_back);
-                        drop(words.blocking_send(word));
-                    });
-                });
+        let crew = match self {
+            Self::StandIn(_) => return call.by_thread().await.into(),
+            Self::Processes(crew) => crew,
+        };
+        if let Some(worker) = crew.rested(&call.order) {
+            let outcome = call.by(worker, crew).await;
+            if !matches!(outcome, Outcome::Failed(_)) {
+                return outcome.into();
             }
         }
+        let worker = crew.start().map_err(|error| {
+            Failure::new(Code::Internal, format!("could not start a worker: {error}"))
+        })?;
+        call.by(worker, crew).await.into()
+    }
+}
+
+impl From<Outcome> for Result<Answer, Failure> {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Done(answer) => Ok(answer),
+            Outcome::Failed(failure) | Outcome::Late(failure) => Err(failure),
+        }
+    }
+}
+
+/// An order, and who waits for it.
+struct Call<T> {
+    order: Arc<Order>,
+    held: Arc<T>,
+    patience: Duration,
+    deadline: Instant,
+}
+
+impl<T: Send + Sync + 'static> Call<T> {
+    async fn by(&self, mut worker: Worker, crew: &Crew) -> Outcome {
+        if let Err(error) = worker.give(&self.order).await {
+            let told = format!("a worker takes no order: {error}");
+            return Outcome::Failed(Failure::new(Code::Internal, told));
+        }
+        let (words, said) = mpsc::channel(64);
+        let (order, held, crew) = (
+            Arc::clone(&self.order),
+            Arc::clone(&self.held),
+            crew.clone(),
+        );
+        tokio::spawn(async move {
+            let free = follow(&mut worker, words, held).await;
+            match order.work.only() {
+                Some(on) if free => crew.rest(worker, on.clone()),
+                _ => worker.dismiss().await,
+            }
+        });
+        self.wait(said).await
+    }
+
+    async fn by_thread(&self) -> Outcome {
+        let (words, said) = mpsc::channel(64);
+        let (order, held) = (Arc::clone(&self.order), Arc::clone(&self.held));
+        tokio::task::spawn_blocking(move || {
+            let held = Cell::new(Some(held));
+            work::carry_out(&order, &work::Kept::default(), &|word| {
+                let given_back = is_answer(&word).then(|| held.take());
+                drop(given_back);
+                drop(words.blocking_send(word));
+            });
+        });
+        self.wait(said).await
+    }
+
+    async fn wait(&self, mut said: mpsc::Receiver<Word>) -> Outcome {
         let mut doing = "begin".to_owned();
         let mut files = 0;
         loop {
-            match tokio::time::timeout_at(deadline, said.recv()).await {
+            match tokio::time::timeout_at(self.deadline, said.recv()).await {
                 Ok(Some(Word::Doing(what))) => doing = what,
                 Ok(Some(Word::Beat(count))) => files = count,
-                Ok(Some(Word::Done(answer))) => return Ok(answer),
-                Ok(Some(Word::Failed(failure))) => return Err(failure),
-                Ok(None) => {
+                Ok(Some(Word::Done(answer))) => return Outcome::Done(answer),
+                Ok(Some(Word::Failed(failure))) => return Outcome::Failed(failure),
+                Ok(Some(Word::Free) | None) => {
                     let told = format!("the worker ended without a word while it was to {doing}");
-                    return Err(Failure::new(Code::Internal, told));
+                    return Outcome::Failed(Failure::new(Code::Internal, told));
                 }
                 Err(_) if files > 0 => {
                     let told = format!(
                         "still busy to {doing}, {files} files done; the work goes on, repeat the \
                          call to see how it ends"
                     );
-                    return Err(Failure::new(Code::DeadlineExceeded, told));
+                    return Outcome::Late(Failure::new(Code::DeadlineExceeded, told));
                 }
                 Err(_) => {
-                    return Err(diagnosis::silent(
-                        export.as_ref(),
-                        &doing,
-                        patience.as_secs(),
-                    ));
+                    let export = self.order.work.export();
+                    let patience = self.patience.as_secs();
+                    return Outcome::Late(diagnosis::silent(export, &doing, patience));
                 }
             }
         }
@@ -111,56 +174,27 @@ fn is_answer(word: &Word) -> bool {
     matches!(word, Word::Done(_) | Word::Failed(_))
 }
 
-async fn start(program: &[OsString], order: &Order) -> Result<Child, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::new(Code::Internal, format!("could not start a worker: {error}"))
-    };
-    let Some((name, arguments)) = program.split_first() else {
-        return Err(Failure::new(Code::Internal, "no worker is set"));
-    };
-    let mut child = Command::new(name)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(failed)?;
-    let mut line = serde_json::to_vec(order).map_err(|error| failed(error.into()))?;
-    line.push(b'\n');
-    if let Some(stdin) = &mut child.stdin {
-        stdin.write_all(&line).await.map_err(failed)?;
-    }
-    Ok(child)
-}
-
-/// Passes on what a worker says until it ends, and ends it if it says nothing for too long: at once
-/// if its caller has left before it reached its server.
-async fn follow<T>(mut child: Child, words: mpsc::Sender<Word>, held: T) {
+/// Passes on what a worker says until it is free, or ends, or says nothing for too long, or its caller
+/// has left before it reached its server. Whether it is free.
+async fn follow<T>(worker: &mut Worker, words: mpsc::Sender<Word>, held: T) -> bool {
     let mut held = Some(held);
-    let Some(stdout) = child.stdout.take() else {
-        return;
-    };
-    let mut lines = BufReader::new(stdout).lines();
     let mut reached = false;
     loop {
         let patience = if reached { SILENCE } else { SILENCE * 4 };
-        let line = tokio::select! {
-            line = tokio::time::timeout(patience, lines.next_line()) => line,
-            () = words.closed(), if !reached => break,
+        let word = tokio::select! {
+            word = tokio::time::timeout(patience, worker.listen()) => word,
+            () = words.closed(), if !reached => return false,
         };
-        let Ok(Ok(Some(line))) = line else { break };
-        match serde_json::from_str::<Word>(&line) {
-            Ok(word) => {
+        match word {
+            Ok(Some(Word::Free)) => return true,
+            Ok(Some(word)) => {
                 reached |= matches!(word, Word::Beat(_));
                 let given_back = is_answer(&word).then(|| held.take());
                 drop(given_back);
                 // Nobody may listen any more; the work goes on.
                 let _ = words.send(word).await;
             }
-            Err(_) => tracing::warn!(line, "a worker said something strange"),
+            Ok(None) | Err(_) => return false,
         }
     }
-    // One that waits for its server is in the kernel's hands, and goes when that lets it go.
-    let _ = child.start_kill();
-    let _ = tokio::time::timeout(SILENCE, child.wait()).await;
 }

@@ -115,6 +115,24 @@ pub(crate) struct Publish {
 }
 
 impl Work {
+    /// The one share that it works on, if there is no other and it stays out of the node's mounts: then
+    /// whoever has done it can do the next one on that share.
+    pub(crate) fn only(&self) -> Option<&Mounting> {
+        match self {
+            Self::Create(create) if create.content.is_none() => Some(&create.on),
+            Self::Delete { on, .. }
+            | Self::Look { on, .. }
+            | Self::Expand { on, .. }
+            | Self::Measure { on }
+            | Self::Discard { on, .. } => Some(on),
+            Self::Create(_)
+            | Self::Pack { .. }
+            | Self::Publish(_)
+            | Self::Unpublish { .. }
+            | Self::Stats { .. } => None,
+        }
+    }
+
     /// The share that it is about, for messages.
     pub(crate) fn export(&self) -> Option<&Export> {
         match self {
@@ -142,6 +160,8 @@ pub(crate) enum Word {
     Done(Answer),
     /// It did not work out.
     Failed(Failure),
+    /// It waits for another order on the share that it has.
+    Free,
 }
 
 /// What came of it.

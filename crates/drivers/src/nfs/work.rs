@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::order::{Answer, Order, Word, Work};
@@ -24,43 +25,49 @@ mod stats;
 mod unpublish;
 
 use share::Ground;
+pub(super) use share::Kept;
 
-/// A worker process: reads its order, carries it out, and ends when the driver does.
+/// A worker process: reads orders and carries them out, one after the other as long as they are on
+/// the same share, and ends when the driver does.
 #[must_use]
 pub fn worker_main() -> ExitCode {
-    let mut line = String::new();
-    let read = std::io::stdin().lock().read_line(&mut line);
-    let order: Order = match read.map(|_| serde_json::from_str(&line)) {
-        Ok(Ok(order)) => order,
-        Ok(Err(error)) => {
-            eprintln!("no order: {error}");
-            return ExitCode::FAILURE;
+    let (orders, next) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            let _ = orders.send(line);
         }
-        Err(error) => {
-            eprintln!("no order: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    std::thread::spawn(|| {
-        let mut rest = String::new();
-        let _ = std::io::stdin().lock().read_line(&mut rest);
-        // The driver is gone: nobody will hear the answer, and another one may begin anew.
+        // The driver is gone or wants no more: nobody will hear an answer, and another worker may
+        // begin anew.
         std::process::exit(1);
     });
-    carry_out(&order, &|word| {
+    let tell = |word: Word| {
         if let Ok(mut line) = serde_json::to_vec(&word) {
             line.push(b'\n');
             let mut out = std::io::stdout().lock();
             let _ = out.write_all(&line).and_then(|()| out.flush());
         }
-    });
+    };
+    let kept = Kept::default();
+    for line in next {
+        match serde_json::from_str::<Order>(&line) {
+            Ok(order) => carry_out(&order, &kept, &tell),
+            Err(error) => {
+                eprintln!("no order: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+        if kept.is_empty() {
+            break;
+        }
+        tell(Word::Free);
+    }
     ExitCode::SUCCESS
 }
 
 /// Carries an order out and tells of it.
-pub(super) fn carry_out(order: &Order, tell: &dyn Fn(Word)) {
+pub(super) fn carry_out(order: &Order, kept: &Kept, tell: &dyn Fn(Word)) {
     let pulse = Pulse::new(tell);
-    let ground = match Ground::new(order, &pulse) {
+    let ground = match Ground::new(order, kept, &pulse) {
         Ok(ground) => ground,
         Err(failure) => return tell(Word::Failed(failure)),
     };
@@ -82,7 +89,11 @@ pub(super) fn carry_out(order: &Order, tell: &dyn Fn(Word)) {
     };
     match outcome {
         Ok(answer) => tell(Word::Done(answer)),
-        Err(failure) => return tell(Word::Failed(failure)),
+        Err(failure) => {
+            // A mount on which something failed is not worked on again.
+            kept.forget();
+            return tell(Word::Failed(failure));
+        }
     }
     if let Work::Delete { on, .. } | Work::Discard { on, .. } = &order.work {
         // What was deleted in this call and in earlier ones that were cut short.

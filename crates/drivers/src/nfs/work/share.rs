@@ -4,6 +4,7 @@
 //! made where a descriptor says, and an image of the driver needs no other program. What mount.nfs
 //! does besides is done here: the name is resolved, and the version agreed upon.
 
+use std::cell::RefCell;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
@@ -24,9 +25,30 @@ use crate::nfs::order::{Mounting, Order, Work};
 const CONNECT: Duration = Duration::from_secs(8);
 const PORT: u16 = 2049;
 
+/// The share that a worker has mounted, from one order to the next.
+#[derive(Default)]
+pub(in crate::nfs) struct Kept(RefCell<Option<Mounted>>);
+
+struct Mounted {
+    on: Mounting,
+    address: SocketAddr,
+    root: Folder,
+}
+
+impl Kept {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.borrow().is_none()
+    }
+
+    pub(super) fn forget(&self) {
+        self.0.take();
+    }
+}
+
 /// Where the work happens.
 pub(super) struct Ground<'a> {
     order: &'a Order,
+    kept: &'a Kept,
     pub(super) pulse: &'a Pulse<'a>,
     /// The mounts of the node, if we have left them.
     home: Option<MountSpace>,
@@ -48,16 +70,26 @@ impl Share {
 
 impl<'a> Ground<'a> {
     /// Leaves the node's mounts, for work that mounts.
-    pub(super) fn new(order: &'a Order, pulse: &'a Pulse<'a>) -> Result<Self, Failure> {
+    pub(super) fn new(
+        order: &'a Order,
+        kept: &'a Kept,
+        pulse: &'a Pulse<'a>,
+    ) -> Result<Self, Failure> {
         let on_the_node = matches!(order.work, Work::Unpublish { .. } | Work::Stats { .. });
-        let home = match on_the_node || order.stand_in.is_some() {
+        let left = !kept.is_empty();
+        let home = match on_the_node || left || order.stand_in.is_some() {
             true => None,
             false => Some(leave().map_err(|error| {
                 let told = format!("a worker could not have mounts of its own: {error}");
                 Failure::new(Code::Internal, told)
             })?),
         };
-        Ok(Self { order, pulse, home })
+        Ok(Self {
+            order,
+            kept,
+            pulse,
+            home,
+        })
     }
 
     /// Goes back to the node's mounts; what was mounted meanwhile stays reachable by descriptor.
@@ -68,7 +100,10 @@ impl<'a> Ground<'a> {
     /// Mounts a share.
     pub(super) fn open(&self, on: &Mounting) -> Result<Share, Failure> {
         let root = match &self.order.stand_in {
-            None => self.mount(on)?,
+            None => match self.kept(on)? {
+                Some(root) => root,
+                None => self.mount(on)?,
+            },
             Some(folder) => {
                 let path = folder.join(&on.export.server).join(&on.export.share);
                 Folder::open(&path).map_err(|error| diagnosis::work(&on.export, "look", &error))?
@@ -79,6 +114,19 @@ impl<'a> Ground<'a> {
             export: on.export.clone(),
             root,
         })
+    }
+
+    /// What is mounted already, if the server is still there: the kernel's client would wait for it
+    /// longer than anybody here, and could not say why.
+    fn kept(&self, on: &Mounting) -> Result<Option<Folder>, Failure> {
+        let kept = self.kept.0.borrow();
+        let Some(mounted) = kept.as_ref().filter(|mounted| mounted.on == *on) else {
+            return Ok(None);
+        };
+        self.greet(on, mounted.address)?;
+        let root = mounted.root.again();
+        root.map(Some)
+            .map_err(|error| diagnosis::work(&on.export, "look", &error))
     }
 
     fn mount(&self, on: &Mounting) -> Result<Folder, Failure> {
@@ -107,23 +155,44 @@ impl<'a> Ground<'a> {
         );
         for address in addresses {
             match self.mount_from(on, address) {
-                Ok(root) => return Ok(root),
+                Ok(root) => {
+                    self.keep(on, address, &root);
+                    return Ok(root);
+                }
                 Err(error) => failure = error,
             }
         }
         Err(failure)
     }
 
+    fn keep(&self, on: &Mounting, address: SocketAddr, root: &Folder) {
+        if self.order.work.only() != Some(on) {
+            return;
+        }
+        if let Ok(root) = root.again() {
+            let on = on.clone();
+            *self.kept.0.borrow_mut() = Some(Mounted { on, address, root });
+        }
+    }
+
+    /// Sees whether the server accepts connections: the kernel's client would try for minutes.
+    fn greet(&self, on: &Mounting, address: SocketAddr) -> Result<(), Failure> {
+        if matches!(
+            on.plan.value("proto"),
+            Some("udp" | "udp6" | "rdma" | "rdma6")
+        ) {
+            return Ok(());
+        }
+        self.pulse
+            .doing(format!("accept a connection from this node at {address}"));
+        TcpStream::connect_timeout(&address, CONNECT)
+            .map(drop)
+            .map_err(|error| diagnosis::unreachable(&on.export, address.port(), &error))
+    }
+
     fn mount_from(&self, on: &Mounting, address: SocketAddr) -> Result<Folder, Failure> {
         let Mounting { export, plan } = on;
-        let streams = !matches!(plan.value("proto"), Some("udp" | "udp6" | "rdma" | "rdma6"));
-        if streams {
-            self.pulse
-                .doing(format!("accept a connection from this node at {address}"));
-            // The kernel's client would try for minutes, and not say why.
-            TcpStream::connect_timeout(&address, CONNECT)
-                .map_err(|error| diagnosis::unreachable(export, address.port(), &error))?;
-        }
+        self.greet(on, address)?;
         let versions = plan.versions();
         let last = versions.len().saturating_sub(1);
         for (index, version) in versions.iter().enumerate() {

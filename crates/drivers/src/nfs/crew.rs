@@ -1,0 +1,164 @@
+//! Worker processes, and those of them that wait for another order.
+//!
+//! To start a process and to mount a share takes longer than most calls' work itself. So a worker that
+//! has done its work well keeps its share for a while, and gets the next order on it. It is the only
+//! one who sees that mount, and takes it along when it ends.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use super::order::{Mounting, Order, Word};
+
+/// How long a worker is kept that has nothing to do.
+const REST: Duration = Duration::from_secs(10);
+
+/// How many such there are at most: as many as a sidecar asks at once.
+const RESTING: usize = 16;
+
+/// How long one may take to end before it is left to the kernel.
+const FAREWELL: Duration = Duration::from_secs(30);
+
+/// All workers of a driver.
+#[derive(Clone, Debug)]
+pub struct Crew(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// This program, with the arguments that make it a worker.
+    program: Vec<OsString>,
+    resting: Mutex<Resting>,
+}
+
+#[derive(Debug, Default)]
+struct Resting {
+    /// Who rests, the last to come last.
+    workers: VecDeque<(u64, Worker)>,
+    /// How many have come, ever: what tells one rest from another.
+    came: u64,
+}
+
+/// A process that works, or could.
+#[derive(Debug)]
+pub(super) struct Worker {
+    child: Child,
+    said: Lines<BufReader<ChildStdout>>,
+    /// What it has mounted, if it has worked before.
+    on: Option<Mounting>,
+}
+
+impl Crew {
+    /// Workers are processes of this program with these arguments.
+    #[must_use]
+    pub fn new(program: Vec<OsString>) -> Self {
+        Self(Arc::new(Inner {
+            program,
+            resting: Mutex::default(),
+        }))
+    }
+
+    /// One who has what the order needs, if one rests.
+    pub(super) fn rested(&self, order: &Order) -> Option<Worker> {
+        let only = order.work.only()?;
+        let mut resting = self.lock();
+        let at = resting
+            .workers
+            .iter()
+            .rposition(|(_, worker)| worker.on.as_ref() == Some(only))?;
+        resting.workers.remove(at).map(|(_, worker)| worker)
+    }
+
+    /// A new one.
+    pub(super) fn start(&self) -> io::Result<Worker> {
+        let Some((name, arguments)) = self.0.program.split_first() else {
+            return Err(io::Error::other("no program is set"));
+        };
+        let mut child = Command::new(name)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let stdout = child.stdout.take();
+        let stdout = stdout.ok_or_else(|| io::Error::other("it has no output"))?;
+        Ok(Worker {
+            child,
+            said: BufReader::new(stdout).lines(),
+            on: None,
+        })
+    }
+
+    /// Lets one rest that waits for another order on this share.
+    pub(super) fn rest(&self, mut worker: Worker, on: Mounting) {
+        worker.on = Some(on);
+        let mut resting = self.lock();
+        resting.came += 1;
+        let number = resting.came;
+        resting.workers.push_back((number, worker));
+        let surplus = match resting.workers.len() > RESTING {
+            true => resting.workers.pop_front(),
+            false => None,
+        };
+        drop(resting);
+        if let Some((_, worker)) = surplus {
+            tokio::spawn(worker.dismiss());
+        }
+        let crew = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            tokio::time::sleep(REST).await;
+            let Some(inner) = crew.upgrade() else { return };
+            let rested = Self(inner).take(number);
+            if let Some(worker) = rested {
+                worker.dismiss().await;
+            }
+        });
+    }
+
+    fn take(&self, number: u64) -> Option<Worker> {
+        let mut resting = self.lock();
+        let at = resting.workers.iter().position(|(it, _)| *it == number)?;
+        resting.workers.remove(at).map(|(_, worker)| worker)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Resting> {
+        self.0
+            .resting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Worker {
+    /// Gives it an order.
+    pub(super) async fn give(&mut self, order: &Order) -> io::Result<()> {
+        let mut line = serde_json::to_vec(order)?;
+        line.push(b'\n');
+        match &mut self.child.stdin {
+            Some(stdin) => stdin.write_all(&line).await,
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// What it says next; none if it has ended.
+    pub(super) async fn listen(&mut self) -> Option<Word> {
+        loop {
+            let line = self.said.next_line().await.ok()??;
+            match serde_json::from_str(&line) {
+                Ok(word) => return Some(word),
+                Err(_) => tracing::warn!(line, "a worker said something strange"),
+            }
+        }
+    }
+
+    /// Ends it. One that waits for its server is in the kernel's hands, and goes when that lets it go.
+    pub(super) async fn dismiss(mut self) {
+        let _ = self.child.start_kill();
+        let _ = tokio::time::timeout(FAREWELL, self.child.wait()).await;
+    }
+}
