@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "guest/bench.rs"]
+mod bench;
 #[path = "guest/client.rs"]
 mod client;
 #[path = "guest/dead_server.rs"]

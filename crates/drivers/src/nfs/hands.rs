@@ -9,9 +9,8 @@
 //! An order may go to a worker that has the share mounted from an earlier one. Whatever it fails at is
 //! tried once more by a new one, so what a caller is told never depends on an old mount.
 
-use std::cell::Cell;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -129,10 +128,11 @@ impl<T: Send + Sync + 'static> Call<T> {
         let (words, said) = mpsc::channel(64);
         let (order, held) = (Arc::clone(&self.order), Arc::clone(&self.held));
         tokio::task::spawn_blocking(move || {
-            let held = Cell::new(Some(held));
+            let held = Mutex::new(Some(held));
             work::carry_out(&order, &work::Kept::default(), &|word| {
-                let given_back = is_answer(&word).then(|| held.take());
-                drop(given_back);
+                if is_answer(&word) {
+                    held.lock().unwrap_or_else(PoisonError::into_inner).take();
+                }
                 drop(words.blocking_send(word));
             });
         });

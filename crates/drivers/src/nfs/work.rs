@@ -3,10 +3,10 @@
 //! Runs in a process of its own, so everything here may wait for a server. Nothing is decided here
 //! that depends on more than the share itself.
 
-use std::cell::Cell;
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use super::order::{Answer, Order, Word, Work};
@@ -65,7 +65,7 @@ pub fn worker_main() -> ExitCode {
 }
 
 /// Carries an order out and tells of it.
-pub(super) fn carry_out(order: &Order, kept: &Kept, tell: &dyn Fn(Word)) {
+pub(super) fn carry_out(order: &Order, kept: &Kept, tell: &(dyn Fn(Word) + Sync)) {
     let pulse = Pulse::new(tell);
     let ground = match Ground::new(order, kept, &pulse) {
         Ok(ground) => ground,
@@ -103,19 +103,19 @@ pub(super) fn carry_out(order: &Order, kept: &Kept, tell: &dyn Fn(Word)) {
 
 /// Tells that the work goes on, though not more often than anybody wants to hear.
 struct Pulse<'a> {
-    tell: &'a dyn Fn(Word),
-    files: Cell<u64>,
-    told: Cell<Option<Instant>>,
+    tell: &'a (dyn Fn(Word) + Sync),
+    files: AtomicU64,
+    told: Mutex<Option<Instant>>,
 }
 
 impl<'a> Pulse<'a> {
     const PAUSE: Duration = Duration::from_millis(200);
 
-    fn new(tell: &'a dyn Fn(Word)) -> Self {
+    fn new(tell: &'a (dyn Fn(Word) + Sync)) -> Self {
         Self {
             tell,
-            files: Cell::new(0),
-            told: Cell::new(None),
+            files: AtomicU64::new(0),
+            told: Mutex::new(None),
         }
     }
 
@@ -125,24 +125,22 @@ impl<'a> Pulse<'a> {
 
     /// The server has answered.
     fn reached(&self) {
-        (self.tell)(Word::Beat(self.files.get()));
+        (self.tell)(Word::Beat(self.files.load(Ordering::Relaxed)));
     }
 
     /// One more file.
     fn file(&self) {
-        self.files.set(self.files.get() + 1);
+        self.files.fetch_add(1, Ordering::Relaxed);
         self.beat();
     }
 
     /// A bit more of one.
     fn beat(&self) {
-        if self
-            .told
-            .get()
-            .is_none_or(|told| told.elapsed() >= Self::PAUSE)
-        {
-            self.told.set(Some(Instant::now()));
-            (self.tell)(Word::Beat(self.files.get()));
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|told| told.elapsed() >= Self::PAUSE) {
+            *told = Some(Instant::now());
+            drop(told);
+            self.reached();
         }
     }
 }

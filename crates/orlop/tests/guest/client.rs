@@ -99,6 +99,10 @@ impl Driver {
         NodeClient::new(self.channel.clone())
     }
 
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it as a crash would.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();

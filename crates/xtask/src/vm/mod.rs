@@ -38,6 +38,12 @@ pub(crate) enum Command {
         #[arg(long, default_value_t = 600)]
         bound: u64,
     },
+    /// Measure the NFS driver beside csi-driver-nfs; of use with a release build of this program.
+    Bench {
+        /// How long all of it may take, in seconds.
+        #[arg(long, default_value_t = 1800)]
+        bound: u64,
+    },
     /// Run any command in the guest.
     Run {
         /// The command.
@@ -58,14 +64,23 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
+    // The servers of all tests are those of one kernel.
+    let tests = |arguments: &[String]| -> Result<_> {
+        let programs = programs::build()?;
+        let mut words = vec![programs.tests.display().to_string()];
+        words.push("--test-threads=1".to_owned());
+        words.extend_from_slice(arguments);
+        Ok((words, programs.environment()))
+    };
     let (words, environment, bound) = match command {
         Command::Test { arguments, bound } => {
-            let programs = programs::build()?;
-            let mut words = vec![programs.tests.display().to_string()];
-            // The servers of all tests are those of one kernel.
-            words.push("--test-threads=1".to_owned());
-            words.extend(arguments);
-            (words, programs.environment(), bound)
+            let (words, environment) = tests(&arguments)?;
+            (words, environment, bound)
+        }
+        Command::Bench { bound } => {
+            let arguments = ["--ignored", "--nocapture", "beside_the_original"];
+            let (words, environment) = tests(&arguments.map(str::to_owned))?;
+            (words, environment, bound)
         }
         Command::Run { command, bound } => (command, Vec::new(), bound),
     };

@@ -243,6 +243,33 @@ async fn deletion_that_was_cut_short_is_finished_by_the_next() {
 }
 
 #[tokio::test]
+async fn a_tree_is_deleted_however_deep_and_wide_it_is() {
+    let ground = Ground::new();
+    let volume = ground.create("pvc-1", &[]).await.unwrap();
+    // Deeper than a removal goes in one piece, several times over.
+    let mut at = orlop_host::Folder::open(&ground.share().join("pvc-1")).unwrap();
+    for _ in 0..400 {
+        at = at.make("d", 0o755).unwrap();
+    }
+    for wide in 0..20 {
+        let folder = ground.share().join(format!("pvc-1/wide-{wide}/below"));
+        fs::create_dir_all(&folder).unwrap();
+        for file in 0..20 {
+            fs::write(folder.join(file.to_string()), "x").unwrap();
+        }
+    }
+    ground.delete(&volume.volume_id).await.unwrap();
+    assert!(!ground.share().join("pvc-1").exists());
+    let trash = ground.share().join(HOUSE).join("trash");
+    let begin = std::time::Instant::now();
+    while !names(&trash).is_empty() {
+        let left = names(&trash);
+        assert!(begin.elapsed() < Duration::from_secs(60), "left: {left:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
 async fn an_expanded_volume_says_so_when_it_is_made_again() {
     let ground = Ground::new();
     let volume = ground.create("pvc-1", &[]).await.unwrap();

@@ -1,12 +1,13 @@
 //! A volume's folder goes: out of its place in one step, and then away, however long that takes.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::time::{Duration, Instant};
 
 use tonic::Code;
 
 use super::house::{House, found, remove_empty_parents};
-use super::remove::{self, Removal};
+use super::remove::Removal;
 use super::share::{Ground, Share};
 use crate::nfs::failure::Failure;
 use crate::nfs::order::{Answer, Mounting, Work};
@@ -116,21 +117,31 @@ pub(super) fn sweep(ground: &Ground<'_>, on: &Mounting) {
 /// Deletes what is in the trash, all of it or for so long. What cannot be deleted stays for the next
 /// time: its name is free, which is all that callers need.
 fn sweep_share(ground: &Ground<'_>, share: &Share, at_most: Option<Duration>) {
-    let removal = Removal {
-        pulse: ground.pulse,
-        until: at_most.map(|at_most| Instant::now() + at_most),
-    };
+    let until = at_most.map(|at_most| Instant::now() + at_most);
     let swept = || -> Result<(), Failure> {
         let failed = share.failed("delete");
-        let trash = House::make(share)?.trash().map_err(&failed)?;
-        for name in trash.names().map_err(&failed)? {
-            match remove::remove(&trash, &name, &removal) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(()),
-                Err(error) => eprintln!("{name:?} stays in the trash of {}: {error}", share.export),
+        let house = House::make(share)?;
+        let trash = house.trash().map_err(&failed)?;
+        let removal = Removal::new(ground.pulse, &house, until);
+        let mut stay = BTreeSet::new();
+        // What is too deep comes back here as a new entry.
+        loop {
+            let mut names = trash.names().map_err(&failed)?;
+            names.retain(|name| !stay.contains(name));
+            if names.is_empty() {
+                return Ok(());
+            }
+            for name in names {
+                match removal.remove(&trash, &name) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(()),
+                    Err(error) => {
+                        eprintln!("{name:?} stays in the trash of {}: {error}", share.export);
+                        stay.insert(name);
+                    }
+                }
             }
         }
-        Ok(())
     };
     if let Err(failure) = swept() {
         eprintln!("the trash is swept later: {failure}");

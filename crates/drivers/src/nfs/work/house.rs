@@ -6,7 +6,7 @@
 //!            trash/<number>                 what is being deleted
 //! ```
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -91,7 +91,8 @@ impl House {
     }
 
     /// Moves something to the trash; `false` if it is not there.
-    pub(super) fn throw_away(&self, from: &Folder, name: &str) -> io::Result<bool> {
+    pub(super) fn throw_away(&self, from: &Folder, name: impl AsRef<OsStr>) -> io::Result<bool> {
+        let name = name.as_ref();
         let trash = self.trash()?;
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)

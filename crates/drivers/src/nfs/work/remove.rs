@@ -1,54 +1,136 @@
-//! Removing a tree on a share that others see.
+//! Removing trees on a share that others see.
+//!
+//! The client does one thing at a time in a folder, and waits for the server's word each time. So
+//! folders are shared out among threads, however the tree is shaped.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use orlop_host::Folder;
+use orlop_host::folder::EntryKind;
 
 use super::Pulse;
+use super::house::House;
 
-/// How it is done.
+/// How many threads remove beside the first.
+const HELP: usize = 7;
+
+/// How deep a removal goes before it takes what is below to the top of the trash. A tree may be deeper
+/// than any stack, and than descriptors can be open: whoever made it may have wanted just that.
+const DEEPEST: usize = 64;
+
+/// A removal.
 pub(super) struct Removal<'a> {
-    pub(super) pulse: &'a Pulse<'a>,
+    pulse: &'a Pulse<'a>,
+    house: &'a House,
     /// When to stop: [`io::ErrorKind::TimedOut`].
-    pub(super) until: Option<Instant>,
+    until: Option<Instant>,
+    /// How many threads are not there yet.
+    spare: AtomicUsize,
 }
 
-/// Removes an entry and all below it. What is gone already is fine.
-pub(super) fn remove(parent: &Folder, name: &OsStr, how: &Removal<'_>) -> io::Result<()> {
-    if how.until.is_some_and(|until| Instant::now() >= until) {
-        return Err(io::ErrorKind::TimedOut.into());
-    }
-    how.pulse.file();
-    match parent.remove_file(name) {
-        Ok(_) => return Ok(()),
-        // Servers differ in how they say that it is a directory.
-        Err(error) if matches!(error.kind(), io::ErrorKind::IsADirectory) => {}
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            let folder = parent.look(name)?;
-            if folder.is_none_or(|entry| entry.kind != orlop_host::folder::EntryKind::Folder) {
-                return Err(error);
-            }
+impl<'a> Removal<'a> {
+    pub(super) fn new(pulse: &'a Pulse<'a>, house: &'a House, until: Option<Instant>) -> Self {
+        Self {
+            pulse,
+            house,
+            until,
+            spare: AtomicUsize::new(HELP),
         }
-        Err(error) => return Err(error),
     }
-    let folder = match parent.enter(name) {
-        Ok(folder) => folder,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    let mut opened = false;
-    for entry in folder.names()? {
-        match remove(&folder, &entry, how) {
+
+    /// Removes an entry and all below it. What is gone already is fine.
+    pub(super) fn remove(&self, parent: &Folder, name: &OsStr) -> io::Result<()> {
+        match self.file(parent, name)? {
+            true => Ok(()),
+            false => self.folder(parent, name, 0),
+        }
+    }
+
+    /// Removes what is no folder; `false` if it is one.
+    fn file(&self, parent: &Folder, name: &OsStr) -> io::Result<bool> {
+        if self.until.is_some_and(|until| Instant::now() >= until) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.pulse.file();
+        match parent.remove_file(name) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(false),
+            // Servers differ in how they say that it is a directory.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                match parent.look(name)? {
+                    Some(entry) if entry.kind == EntryKind::Folder => Ok(false),
+                    _ => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn folder(&self, parent: &Folder, name: &OsStr, depth: usize) -> io::Result<()> {
+        if depth >= DEEPEST {
+            return self.house.throw_away(parent, name).map(drop);
+        }
+        let folder = match parent.enter(name) {
+            Ok(folder) => folder,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let mut below = Vec::new();
+        let mut opened = false;
+        for entry in folder.names()? {
+            let mut file = self.file(&folder, &entry);
             // Whoever we are on the server, we may own a folder that we cannot write to.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !opened => {
+            if !opened && is_denied(&file) {
                 opened = true;
                 folder.set_mode(0o700)?;
-                remove(&folder, &entry, how)?;
+                file = self.file(&folder, &entry);
             }
-            other => other?,
+            if !file? {
+                below.push(entry);
+            }
         }
+        self.share_out(&folder, &below, depth + 1)?;
+        parent.remove_empty(name).map(drop)
     }
-    parent.remove_empty(name).map(drop)
+
+    /// Removes folders, with as much help as there is.
+    fn share_out(&self, parent: &Folder, folders: &[OsString], depth: usize) -> io::Result<()> {
+        let next = AtomicUsize::new(0);
+        let some = || -> io::Result<()> {
+            while let Some(name) = folders.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.folder(parent, name, depth)?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let mut helpers = Vec::new();
+            while helpers.len() + 1 < folders.len() && self.hire() {
+                helpers.push(scope.spawn(|| {
+                    let done = some();
+                    self.spare.fetch_add(1, Ordering::Relaxed);
+                    done
+                }));
+            }
+            let mut done = some();
+            for helper in helpers {
+                let helped = helper.join();
+                done = done.and(helped.unwrap_or_else(|_| Err(io::Error::other("it panicked"))));
+            }
+            done
+        })
+    }
+
+    fn hire(&self) -> bool {
+        let less = |spare: usize| spare.checked_sub(1);
+        self.spare
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+            .is_ok()
+    }
+}
+
+fn is_denied<T>(outcome: &io::Result<T>) -> bool {
+    matches!(outcome, Err(error) if error.kind() == io::ErrorKind::PermissionDenied)
 }

@@ -1,0 +1,176 @@
+//! Our driver beside csi-driver-nfs, on one server in one run: `cargo xtask vm bench`.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use tonic::Status;
+
+use crate::client::{Driver, On};
+use crate::judges::peer;
+use crate::{in_guest, server};
+
+const ON: On<'static> = On {
+    server: "127.0.0.1",
+    share: "/data",
+    options: "nfsvers=4.1",
+};
+const VOLUMES: usize = 200;
+const AT_ONCE: usize = 16;
+const FOLDERS: usize = 100;
+const FILES: usize = 1000;
+
+/// What was measured of a driver.
+#[derive(Default)]
+struct Measured {
+    idle: f64,
+    peak: f64,
+    create: f64,
+    delete: f64,
+    answered: f64,
+    gone: f64,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a benchmark; cargo xtask vm bench runs it"]
+async fn beside_the_original() {
+    in_guest!();
+    server::kernel();
+    let ours = measure(&Driver::start().await, "ours").await;
+    let Some(original) = peer("brought", "nfsplugin") else {
+        println!("csi-driver-nfs is not built; ours alone:");
+        return print(&ours, &Measured::default());
+    };
+    let original = original.display().to_string();
+    let theirs = Driver::start_program(&[&original, "--nodeid=node-1"]).await;
+    let theirs = measure(&theirs, "theirs").await;
+    print(&ours, &theirs);
+}
+
+async fn measure(driver: &Driver, name: &str) -> Measured {
+    let mut measured = Measured::default();
+    // Everything has been done once before it is measured.
+    let warm = driver.create(&format!("{name}-warm"), &ON).await.unwrap();
+    driver.delete(&warm.volume_id, &ON).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    measured.idle = memory(driver.process());
+
+    let most = Arc::new(AtomicUsize::new(0));
+    let (watched, process) = (Arc::clone(&most), driver.process());
+    let watch = tokio::spawn(async move {
+        loop {
+            let now = memory(process) * 1024.0;
+            watched.fetch_max(now as usize, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+    });
+    let ids = tokio::sync::Mutex::new(Vec::new());
+    measured.create = rate(async |number| {
+        let volume = driver.create(&format!("{name}-{number}"), &ON).await?;
+        ids.lock().await.push(volume.volume_id);
+        Ok(())
+    })
+    .await;
+    let ids = ids.into_inner();
+    measured.delete = rate(async |number| driver.delete(&ids[number], &ON).await).await;
+    watch.abort();
+    measured.peak = most.load(Ordering::Relaxed) as f64 / 1024.0;
+
+    let volume = driver.create(&format!("{name}-large"), &ON).await.unwrap();
+    let root = server::path("data", &format!("{name}-large"));
+    for folder in 0..FOLDERS {
+        let folder = root.join(folder.to_string());
+        fs::create_dir(&folder).unwrap();
+        for file in 0..FILES {
+            fs::write(folder.join(file.to_string()), "").unwrap();
+        }
+    }
+    let begin = Instant::now();
+    // Who waits longer than its caller is called again, as a sidecar does.
+    while let Err(status) = driver.delete(&volume.volume_id, &ON).await {
+        assert!(begin.elapsed() < Duration::from_secs(600), "{status}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    measured.answered = begin.elapsed().as_secs_f64();
+    let trash = server::path("data", ".orlop-csi/trash");
+    let empty = |folder: &Path| fs::read_dir(folder).map_or(true, |mut it| it.next().is_none());
+    while root.exists() || !empty(&trash) {
+        assert!(
+            begin.elapsed() < Duration::from_secs(600),
+            "it is still there"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    measured.gone = begin.elapsed().as_secs_f64();
+    measured
+}
+
+/// How many a second, [`AT_ONCE`] at a time.
+async fn rate(one: impl AsyncFn(usize) -> Result<(), Status>) -> f64 {
+    let next = AtomicUsize::new(0);
+    let begin = Instant::now();
+    join_all((0..AT_ONCE).map(async |_| {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= VOLUMES {
+                return;
+            }
+            one(number).await.unwrap();
+        }
+    }))
+    .await;
+    VOLUMES as f64 / begin.elapsed().as_secs_f64()
+}
+
+/// Memory of a process and its children in MiB, what they share counted once.
+fn memory(process: u32) -> f64 {
+    let mut kibibytes = 0;
+    for entry in fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
+        let Ok(id) = entry.file_name().to_string_lossy().parse::<u32>() else {
+            continue;
+        };
+        let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+        let parent: Option<u32> = parent.and_then(|parent| parent.trim().parse().ok());
+        if id != process && parent != Some(process) {
+            continue;
+        }
+        let rollup = fs::read_to_string(entry.path().join("smaps_rollup")).unwrap_or_default();
+        let share = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+        let share = share.and_then(|share| share.trim().strip_suffix(" kB"));
+        kibibytes += share.and_then(|share| share.parse().ok()).unwrap_or(0);
+    }
+    f64::from(kibibytes) / 1024.0
+}
+
+fn print(ours: &Measured, theirs: &Measured) {
+    println!("{:<44}{:>10}{:>10}{:>8}", "", "ours", "theirs", "better");
+    let row = |what: &str, ours: f64, theirs: f64, more_is_better: bool| {
+        let better = match more_is_better {
+            true => ours / theirs,
+            false => theirs / ours,
+        };
+        println!("{what:<44}{ours:>10.2}{theirs:>10.2}{better:>7.1}x");
+    };
+    row("200 volumes created, 1/s", ours.create, theirs.create, true);
+    row("200 volumes deleted, 1/s", ours.delete, theirs.delete, true);
+    let both = |one: &Measured| 1.0 / (1.0 / one.create + 1.0 / one.delete);
+    row("created and deleted, 1/s", both(ours), both(theirs), true);
+    row(
+        "100,000 files: answered after, s",
+        ours.answered,
+        theirs.answered,
+        false,
+    );
+    row(
+        "100,000 files: gone after, s",
+        ours.gone,
+        theirs.gone,
+        false,
+    );
+    row("memory idle, MiB (PSS)", ours.idle, theirs.idle, false);
+    row("memory at most, MiB (PSS)", ours.peak, theirs.peak, false);
+}
