@@ -11,6 +11,8 @@ mod bench;
 mod client;
 #[path = "guest/dead_server.rs"]
 mod dead_server;
+#[path = "guest/in_tree.rs"]
+mod in_tree;
 #[path = "guest/judges.rs"]
 mod judges;
 #[path = "guest/life.rs"]
@@ -19,6 +21,7 @@ mod life;
 mod peer;
 #[path = "guest/server.rs"]
 mod server;
+mod support;
 #[path = "guest/trouble.rs"]
 mod trouble;
 #[path = "guest/two_nodes.rs"]
