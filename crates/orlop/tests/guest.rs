@@ -17,6 +17,8 @@ mod in_tree;
 mod judges;
 #[path = "guest/life.rs"]
 mod life;
+#[path = "guest/outage.rs"]
+mod outage;
 #[path = "guest/peer.rs"]
 mod peer;
 #[path = "guest/server.rs"]

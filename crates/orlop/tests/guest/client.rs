@@ -168,6 +168,24 @@ impl Driver {
         Ok(made.into_inner().snapshot.unwrap())
     }
 
+    /// Lets a volume have so many bytes; how many it has then.
+    pub(crate) async fn expand(&self, id: &str, on: &On<'_>, bytes: i64) -> Result<i64, Status> {
+        let request = ControllerExpandVolumeRequest {
+            volume_id: id.into(),
+            capacity_range: Some(CapacityRange {
+                required_bytes: bytes,
+                limit_bytes: 0,
+            }),
+            volume_capability: Some(on.capability()),
+            ..Default::default()
+        };
+        let grown = self
+            .controller()
+            .controller_expand_volume(timed(request, LONG))
+            .await?;
+        Ok(grown.into_inner().capacity_bytes)
+    }
+
     pub(crate) async fn publish(
         &self,
         volume: &Volume,

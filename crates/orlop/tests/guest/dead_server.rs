@@ -11,7 +11,7 @@ use crate::two_nodes::Node;
 use crate::{in_guest, server};
 
 /// Processes that wait where no signal reaches them, other than the kernel's own.
-fn stuck() -> Vec<String> {
+pub(crate) fn stuck() -> Vec<String> {
     let told = Command::new("ps")
         .args(["-eo", "stat,pid,args"])
         .output()

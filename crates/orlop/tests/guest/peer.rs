@@ -36,6 +36,9 @@ async fn volumes_and_snapshots_of_either_driver_are_the_others_too() {
         taker.publish(&volume, &on, &target).await.unwrap();
         assert_eq!(fs::read_to_string(target.join("file")).unwrap(), name);
         maker.unpublish(&volume, &target).await.unwrap();
+        // Whatever a size is on a share without limits: the other one lets it grow.
+        let grown = taker.expand(&volume.volume_id, &on, 2 << 20).await.unwrap();
+        assert_eq!(grown, 2 << 20);
         // Packed by one, unpacked by the other.
         let snapshot = maker
             .snapshot(&format!("s-{name}"), &volume.volume_id)
