@@ -384,12 +384,55 @@ pub struct PodVolume {
     /// A volume of a driver that is a program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flex_volume: Option<FlexSource>,
+    /// A disk by iSCSI; refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iscsi: Option<Box<IscsiSource>>,
+    /// A disk of Ceph, by the plugin of old; refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rbd: Option<Box<RbdSource>>,
     /// A copy of a repository; refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub git_repo: Option<serde_json::Value>,
     /// The files of an image; refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<serde_json::Value>,
+}
+
+/// A disk by iSCSI.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IscsiSource {
+    /// Its target's name.
+    pub iqn: String,
+    /// Whether it is read-only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
+}
+
+/// A disk of Ceph.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RbdSource {
+    /// Who is asked for it.
+    pub monitors: Vec<String>,
+    /// Where it is.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub pool: String,
+    /// Its name.
+    pub image: String,
+    /// Whether it is read-only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
+}
+
+impl RbdSource {
+    /// Where it is; a default counts as named.
+    pub fn pool(&self) -> &str {
+        match self.pool.as_str() {
+            "" => "rbd",
+            pool => pool,
+        }
+    }
 }
 
 /// A claim of the pod's namespace.

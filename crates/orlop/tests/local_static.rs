@@ -6,6 +6,7 @@ mod support;
 
 use std::{
     fs,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -203,4 +204,219 @@ volumeBindingMode: WaitForFirstConsumer
         now.len() == 3 && now.iter().all(|(seen, _)| seen.ends_with("Available"))
     });
     assert!(!large.0.join("y").exists() && !at("node-1", "late").join("y").exists());
+}
+
+/// A loop device over a file, and a link to it in a folder; gone when dropped.
+struct Device {
+    number: String,
+}
+
+impl Device {
+    fn attach(image: &Path, link: &Path) -> Self {
+        fs::File::create(image).unwrap().set_len(80 << 20).unwrap();
+        let attached = Command::new("losetup")
+            .args(["--find", "--show"])
+            .arg(image)
+            .output()
+            .unwrap();
+        assert!(attached.status.success(), "{attached:?}");
+        let number = String::from_utf8(attached.stdout).unwrap();
+        let number = number.trim().to_owned();
+        let device = Self { number };
+        std::os::unix::fs::symlink(&device.number, link).unwrap();
+        device
+    }
+
+    fn write(&self) {
+        let file = fs::OpenOptions::new().write(true).open(&self.number);
+        file.unwrap().write_all_at(SECRET, SECRET_AT).unwrap();
+    }
+
+    fn is_clean(&self) -> bool {
+        let mut bytes = vec![0; SECRET.len()];
+        let file = fs::File::open(&self.number).unwrap();
+        file.read_exact_at(&mut bytes, SECRET_AT).unwrap();
+        bytes.iter().all(|byte| *byte == 0)
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.number]).status();
+    }
+}
+
+const SECRET: &[u8] = b"somebody's data";
+const SECRET_AT: u64 = 70 << 20;
+
+fn claim(name: &str, class: &str, mode: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: {name}}}
+spec:
+  accessModes: [ReadWriteOnce]
+  storageClassName: {class}
+  volumeMode: {mode}
+  resources: {{requests: {{storage: 1Mi}}}}
+"
+    )
+}
+
+/// A kubeconfig of an account that has the rights of its manifest, and no others.
+fn kubeconfig_of(machine: &Machine, account: &str) -> PathBuf {
+    let token = machine.kubectl(&["create", "token", account, "-n", "kube-system"]);
+    let config = machine.kubectl(&["config", "view", "--raw", "-o", "json"]);
+    let mut config: serde_json::Value = serde_json::from_str(&config).unwrap();
+    config["users"][0]["user"] = serde_json::json!({"token": token.trim()});
+    let path = machine.path().join(format!("{account}.kubeconfig"));
+    fs::write(&path, config.to_string()).unwrap();
+    path
+}
+
+/// A role of an account, and what it logs.
+fn run_as(machine: &Machine, account: &str, arguments: &[&str]) -> (Provisioner, PathBuf) {
+    let log = machine.path().join(format!("{account}.log"));
+    let child = Command::new(env!("CARGO_BIN_EXE_orlop"))
+        .args(["--log", "info"])
+        .args(arguments)
+        .args(["--listen-address", "", "--kubeconfig"])
+        .arg(kubeconfig_of(machine, account))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    (Provisioner(child), log)
+}
+
+fn assert_allowed(log: &Path) {
+    let text = fs::read_to_string(log).unwrap();
+    assert!(!text.contains("forbidden"), "{text}");
+}
+
+#[test]
+fn mounts_devices_and_folders_are_told_apart_with_no_more_rights_than_the_manifests_give() {
+    needs_a_machine!();
+    let folder = tempfile::tempdir().unwrap();
+    let (files, raw) = (folder.path().join("files"), folder.path().join("raw"));
+    for made in [&files, &raw, &files.join("plain")] {
+        fs::create_dir_all(made).unwrap();
+    }
+    let disk = Disk::mount(files.join("disk"), "16m");
+    let device = Device::attach(&folder.path().join("image"), &raw.join("device"));
+    let machine = Machine::up(&[]);
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    let rbac = deploy.join("local-static/rbac.yaml");
+    machine.kubectl(&["apply", "-f", rbac.to_str().unwrap()]);
+    for class in ["files", "raw"] {
+        machine.apply(&format!(
+            "apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {{name: {class}}}
+provisioner: kubernetes.io/no-provisioner
+volumeBindingMode: Immediate
+"
+        ));
+    }
+    let config = folder.path().join("config.yaml");
+    let (at, at_raw) = (files.display(), raw.display());
+    let text = format!(
+        "storageClassMap:
+  files: {{hostDir: {at}, mountDir: {at}}}
+  raw: {{hostDir: {at_raw}, mountDir: {at_raw}, volumeMode: Block}}
+"
+    );
+    fs::write(&config, text).unwrap();
+    let config = config.to_str().unwrap();
+    let arguments = [
+        "local-static-provisioner",
+        "--node-name",
+        "node-1",
+        "--config",
+        config,
+    ];
+    let (provisioner, log) = run_as(&machine, "orlop-local-static-provisioner", &arguments);
+    let free = || {
+        let now = volumes(&machine);
+        now.len() == 2 && now.iter().all(|(seen, _)| seen.ends_with("Available"))
+    };
+    wait(
+        &machine,
+        "disk and device are offered, the folder is not",
+        free,
+    );
+    let first: Vec<String> = volumes(&machine).into_iter().map(|(_, uid)| uid).collect();
+
+    // They are of this very node, which is labelled for that.
+    let uid = machine.kubectl(&["get", "node", "node-1", "-o", "jsonpath={.metadata.uid}"]);
+    let affinity = machine.kubectl(&["get", "pv", "-o", "jsonpath={.items[*].spec.nodeAffinity}"]);
+    assert_eq!(affinity.matches(&uid).count(), 2, "{affinity}");
+    let labels = machine.kubectl(&["get", "node", "node-1", "-o", "jsonpath={.metadata.labels}"]);
+    assert!(labels.contains(&uid), "{labels}");
+
+    machine.apply(&claim("files", "files", "Filesystem"));
+    machine.apply(&claim("raw", "raw", "Block"));
+    wait(&machine, "both are bound", || {
+        let now = volumes(&machine);
+        now.iter().all(|(seen, _)| seen.ends_with("Bound"))
+    });
+    fs::write(disk.0.join("x"), SECRET).unwrap();
+    device.write();
+    machine.kubectl(&["delete", "pvc", "--all", "--timeout=60s"]);
+    wait(&machine, "both are offered again", || {
+        free()
+            && volumes(&machine)
+                .iter()
+                .all(|(_, uid)| !first.contains(uid))
+    });
+    assert!(!disk.0.join("x").exists() && device.is_clean());
+    assert_allowed(&log);
+    drop(provisioner);
+
+    // A node goes, with a claim's disk.
+    let cleanup = deploy.join("local-node-cleanup/node-cleanup.yaml");
+    machine.kubectl(&["apply", "-f", cleanup.to_str().unwrap()]);
+    machine.kubectl(&["delete", "deployment", "-n", "kube-system", "--all"]);
+    machine.apply(
+        "apiVersion: v1
+kind: Node
+metadata: {name: ghost, labels: {kubernetes.io/hostname: ghost}}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: ghosts, finalizers: [static-provisioner.orlop.dev/unclean]}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  storageClassName: files
+  persistentVolumeReclaimPolicy: Delete
+  local: {path: /mnt/ghosts}
+  nodeAffinity:
+    required:
+      nodeSelectorTerms:
+        - matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [ghost]}]
+",
+    );
+    let bound = claim("ghosts", "files", "Filesystem");
+    machine.apply(&bound.replace("volumeMode", "volumeName: ghosts\n  volumeMode"));
+    machine.kubectl(&[
+        "wait",
+        "--for=jsonpath={.status.phase}=Bound",
+        "pvc/ghosts",
+        "--timeout=60s",
+    ]);
+    let arguments = [
+        "local-volume-node-cleanup",
+        "--leader-election",
+        "--storageclass-names=files",
+        "--pvc-deletion-delay=500ms",
+    ];
+    let (_cleanup, log) = run_as(&machine, "orlop-local-volume-node-cleanup", &arguments);
+    machine.kubectl(&["delete", "node", "ghost"]);
+    machine.wait_none_of("pvc", "ghosts");
+    machine.wait_none_of("pv", "ghosts");
+    let events = machine.kubectl(&["get", "events", "-o", "jsonpath={.items[*].reason}"]);
+    assert!(events.contains("ReferencedNodeDeleted"), "{events}");
+    assert_allowed(&log);
 }

@@ -11,7 +11,7 @@ use crate::{
     ledger::Promise,
     limits::{self, Attached},
     reason::{Reason, Refusal},
-    score,
+    restrictions, score,
     volume_binding::{self, ClaimFacts, Plan, Sorted, Supply},
 };
 
@@ -39,6 +39,8 @@ pub struct NodeFacts {
     pub tally: Tally,
     /// Which volumes it has.
     pub attached: Attached,
+    /// The pods there and those that were promised to it, where the pod names disks itself.
+    pub neighbours: Vec<Arc<Pod>>,
 }
 
 /// What shall be done about a pod.
@@ -116,7 +118,7 @@ pub fn decide(view: &View) -> Decision {
 
 /// Of the nodes that will do, the best.
 fn choose(view: &View, sorted: &Sorted<'_>) -> Decision {
-    let brought = limits::brought(sorted);
+    let brought = limits::brought(&view.pod, sorted);
     let mut reasons = BTreeMap::new();
     let mut best: Option<((Reverse<i64>, &str), Plan)> = None;
     for facts in &view.nodes {
@@ -158,6 +160,10 @@ fn fit(
     // In the original's order; the first that fails is the one that is told.
     let one = |reason| vec![reason];
     let csi_node = facts.csi_node.as_deref();
+    let conflict = |there: &Arc<Pod>| restrictions::conflict(&view.pod, there);
+    if facts.neighbours.iter().any(conflict) {
+        return Err(one(Reason::DiskConflict));
+    }
     volume_binding::unshared(sorted).map_err(one)?;
     limits::check(brought, &facts.attached, csi_node).map_err(one)?;
     let plan = volume_binding::plan(sorted, &facts.node, csi_node)?;

@@ -16,10 +16,11 @@ pub mod hints;
 pub mod ledger;
 pub mod limits;
 pub mod reason;
+pub mod restrictions;
 pub mod room;
 pub mod score;
+mod turns;
 pub mod volume_binding;
-mod work;
 pub mod zone;
 
 #[cfg(test)]
@@ -27,7 +28,7 @@ mod tests;
 #[cfg(test)]
 mod trials;
 
-pub use work::start;
+pub use turns::start;
 
 /// The scheduler's name: pods that name none, or this one, are its business.
 pub const NAME: &str = "default-scheduler";

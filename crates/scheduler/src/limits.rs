@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use orlop_model::CsiNode;
+use orlop_model::{CsiNode, Pod, migration};
 
 use crate::{reason::Reason, volume_binding::Sorted};
 
@@ -10,11 +10,27 @@ use crate::{reason::Reason, volume_binding::Sorted};
 /// doesn't exist yet stands there under its claim's key.
 pub type Attached = BTreeMap<String, BTreeSet<String>>;
 
-/// The volumes that a pod would bring to a node.
-pub fn brought(sorted: &Sorted<'_>) -> Attached {
+/// The driver that makes the volumes of a class: its provisioner, or who took a plugin's place.
+pub fn driver_of(provisioner: &str) -> &str {
+    migration::driver_of(provisioner).unwrap_or(provisioner)
+}
+
+/// The volumes that a pod names itself by the plugins of old, as their drivers know them.
+pub fn named(pod: &Pod) -> impl Iterator<Item = (String, String)> {
+    let namespace = &pod.metadata.namespace;
+    let old = pod.spec.volumes.iter();
+    old.filter_map(move |volume| {
+        let csi = migration::inline(volume, namespace).ok()??.spec.csi?;
+        Some((csi.driver, csi.volume_handle))
+    })
+}
+
+/// The volumes that a pod would bring to a node. Those of plugins of old count as their drivers':
+/// there is nothing else left that could attach them.
+pub fn brought(pod: &Pod, sorted: &Sorted<'_>) -> Attached {
     let mut brought = Attached::new();
     for (facts, _) in &sorted.bound {
-        if let Some(csi) = facts.volume.as_ref().and_then(|v| v.spec.csi.as_ref()) {
+        if let Some(csi) = facts.volume.as_deref().and_then(migration::source) {
             brought
                 .entry(csi.driver.clone())
                 .or_default()
@@ -24,10 +40,13 @@ pub fn brought(sorted: &Sorted<'_>) -> Attached {
     for (facts, _) in &sorted.late {
         if let Some(class) = &facts.class {
             brought
-                .entry(class.provisioner.clone())
+                .entry(driver_of(&class.provisioner).to_owned())
                 .or_default()
                 .insert(facts.key.to_string());
         }
+    }
+    for (driver, handle) in named(pod) {
+        brought.entry(driver).or_default().insert(handle);
     }
     brought
 }

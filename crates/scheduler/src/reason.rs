@@ -23,6 +23,9 @@ pub enum Reason {
     /// It has too little of something.
     #[error("Insufficient {0}")]
     Resource(String),
+    /// Another pod there has a disk that the pod names.
+    #[error("node(s) had no available disk")]
+    DiskConflict,
     /// Somebody else uses a claim that only one pod may use.
     #[error(
         "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode \

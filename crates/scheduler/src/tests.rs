@@ -1,5 +1,6 @@
 //! Which node a pod gets, in tables; and what a crash after any write leads to.
 
+mod old_plugins;
 mod originals;
 
 use std::{collections::BTreeMap, sync::Arc};

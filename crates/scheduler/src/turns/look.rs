@@ -6,14 +6,15 @@ use std::{
     sync::Arc,
 };
 
-use orlop_model::{Claim, Key, Kind, Node, Pod, driver::CsiNodeDriver, matching};
+use orlop_model::{Claim, Key, Kind, Node, Pod, driver::CsiNodeDriver, matching, migration};
 use tokio::time::Instant;
 
 use super::Scheduler;
 use crate::{
     assign::{NodeFacts, View},
     ledger::Ledger,
-    limits::Attached,
+    limits::{self, Attached},
+    restrictions,
     room::Draw,
     volume_binding::{ClaimFacts, Supply},
 };
@@ -31,7 +32,7 @@ impl Scheduler {
         let nodes = self.nodes.all();
         let nodes = nodes
             .into_iter()
-            .map(|node| self.node_facts(node))
+            .map(|node| self.node_facts(pod, node))
             .collect();
         let ledger = self.ledger();
         let promise = ledger.promised(&pod.key());
@@ -138,7 +139,7 @@ impl Scheduler {
         draws
     }
 
-    fn node_facts(&self, node: Arc<Node>) -> NodeFacts {
+    fn node_facts(&self, pod: &Pod, node: Arc<Node>) -> NodeFacts {
         let name = &node.metadata.name;
         let csi_node = self.csi_nodes.named(name);
         let limited = csi_node.as_ref().is_some_and(|n| {
@@ -153,40 +154,53 @@ impl Scheduler {
                 true => self.attached(name),
                 false => Attached::new(),
             },
+            neighbours: match restrictions::names_disks(pod) {
+                true => self.pods_of(name),
+                false => Vec::new(),
+            },
             csi_node,
             node,
         }
     }
 
-    /// The volumes on a node: those of its pods, of pods that it was promised to, and those
-    /// that are still attached from before.
-    fn attached(&self, node: &str) -> Attached {
+    /// The pods of a node that run or will, and those that were promised to it.
+    fn pods_of(&self, node: &str) -> Vec<Arc<Pod>> {
         let mut pods = self.pods_by_node.get(node);
         pods.retain(|pod| !pod.is_finished());
         let promised = self.ledger().promised_to(node);
         pods.extend(promised.iter().filter_map(|key| self.pods.get(key)));
+        pods
+    }
+
+    /// The volumes on a node: those of its pods, of pods that it was promised to, and those
+    /// that are still attached from before.
+    fn attached(&self, node: &str) -> Attached {
+        let pods = self.pods_of(node);
         let mut attached = Attached::new();
         let mut put = |driver: &str, volume: &str| {
             let of_driver = attached.entry(driver.to_owned()).or_default();
             of_driver.insert(volume.to_owned());
         };
+        for (driver, handle) in pods.iter().flat_map(|pod| limits::named(pod)) {
+            put(&driver, &handle);
+        }
         for (_, key) in pods.iter().flat_map(|pod| pod.claims()) {
             let Some(claim) = self.claims.get(&key) else {
                 continue;
             };
             let volume = self.volumes.named(&claim.spec.volume_name);
-            match volume.as_ref().and_then(|v| v.spec.csi.as_ref()) {
+            match volume.as_deref().and_then(migration::source) {
                 Some(csi) => put(&csi.driver, &csi.volume_handle),
                 None => {
                     if let Some(class) = claim.class().and_then(|c| self.classes.named(c)) {
-                        put(&class.provisioner, &key.to_string());
+                        put(limits::driver_of(&class.provisioner), &key.to_string());
                     }
                 }
             }
         }
         for attachment in self.attachments_by_node.get(node) {
             let volume = self.volumes.named(attachment.volume_name());
-            if let Some(csi) = volume.as_ref().and_then(|v| v.spec.csi.as_ref()) {
+            if let Some(csi) = volume.as_deref().and_then(migration::source) {
                 put(&csi.driver, &csi.volume_handle);
             }
         }
