@@ -18,6 +18,7 @@ use super::{ApplyError, ApplyOptions, FieldConflict, UpdateOptions};
 use crate::kinds::KindInfo;
 use crate::schema::{self, Shape, schema};
 use serde_json::{Value, json};
+use std::sync::LazyLock;
 
 /// Fields that identify an object or that the server keeps: nobody's.
 const UNOWNED: [&str; 12] = [
@@ -34,6 +35,10 @@ const UNOWNED: [&str; 12] = [
     "metadata.managedFields",
     "metadata.resourceVersion",
 ];
+
+static UNOWNED_FIELDS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(&UNOWNED));
+/// What there was before an object was made.
+static NOTHING: LazyLock<Value> = LazyLock::new(|| json!({}));
 
 /// The owner of what an object without a record had before its first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -79,7 +84,7 @@ pub fn server_side_apply(
     managers.take(&found.written(), None);
     managers.take(&found.removed, None);
 
-    let fields = mine.difference(&FieldSet::of_fields(&UNOWNED));
+    let fields = mine.minus(&UNOWNED_FIELDS);
     if !fields.is_empty() {
         let unchanged = last.filter(|last| new == live && last.fields == fields);
         let time = unchanged.map_or_else(|| options.now.to_owned(), |last| last.time);
@@ -115,14 +120,17 @@ pub fn track_update(
         }
         None => Managers::of(after).unwrap_or_else(current),
     };
-    let old = without_record(before.unwrap_or(&json!({})));
+    let old = before.map(without_record);
+    let old = old.as_ref().unwrap_or(&NOTHING);
+    // It is written anew below.
+    drop_record(after);
     let ignored = ignored(kind, options.subresource);
-    let found = changes(&shape, &old, &without_record(after)).excluding(&ignored);
-    let written = found.written();
+    let found = changes(&shape, old, after).excluding(&ignored);
+    let written = found.added.join(found.modified);
     managers.take(&written, None);
     managers.take(&found.removed, None);
 
-    let fields = written.difference(&FieldSet::of_fields(&UNOWNED));
+    let fields = written.minus(&UNOWNED_FIELDS);
     if !fields.is_empty() {
         let me = Manager::updater(options.manager, options.subresource, &kind.api_version());
         let previous = managers.shares.remove(&me);
@@ -142,17 +150,21 @@ pub fn track_update(
 
 fn without_record(object: &Value) -> Value {
     let mut object = object.clone();
+    drop_record(&mut object);
+    object
+}
+
+fn drop_record(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
-    object
 }
 
 fn before_first_apply(kind: &KindInfo, shape: &Shape, live: &Value) -> Managers {
     let mut managers = Managers::default();
     let fields = changes(shape, &json!({}), live)
         .added
-        .difference(&FieldSet::of_fields(&UNOWNED));
+        .minus(&UNOWNED_FIELDS);
     if !fields.is_empty() {
         let share = Share {
             fields,

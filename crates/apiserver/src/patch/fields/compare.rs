@@ -27,11 +27,11 @@ impl Changes {
     }
 
     /// Leaves out some fields and all that is in them.
-    pub(crate) fn excluding(&self, ignored: &FieldSet) -> Self {
+    pub(crate) fn excluding(self, ignored: &FieldSet) -> Self {
         Self {
-            added: self.added.without_subtrees(ignored),
-            modified: self.modified.without_subtrees(ignored),
-            removed: self.removed.without_subtrees(ignored),
+            added: self.added.cut(ignored),
+            modified: self.modified.cut(ignored),
+            removed: self.removed.cut(ignored),
         }
     }
 }
@@ -65,20 +65,16 @@ fn compare(
             }
         }
         Walk::Maps(left, right) => {
-            let keys = |map: Option<&serde_json::Map<String, Value>>| {
-                map.into_iter()
-                    .flat_map(|map| map.keys().cloned())
-                    .collect::<Vec<_>>()
-            };
-            let names: BTreeSet<String> = keys(left).into_iter().chain(keys(right)).collect();
+            let sides = [left, right].into_iter().flatten();
+            let names: BTreeSet<&String> = sides.flat_map(serde_json::Map::keys).collect();
             for name in names {
-                let present = || shape.has_list(&name).then_some(&EMPTY);
+                let present = || shape.has_list(name).then_some(&EMPTY);
                 let pair = (
-                    left.and_then(|map| map.get(&name)).or_else(present),
-                    right.and_then(|map| map.get(&name)).or_else(present),
+                    left.and_then(|map| map.get(name)).or_else(present),
+                    right.and_then(|map| map.get(name)).or_else(present),
                 );
-                path.push(Step::field(&name));
-                compare(shape.entry(&name).0, pair, path, found);
+                path.push(Step::field(name));
+                compare(shape.entry(name).0, pair, path, found);
                 path.pop();
             }
         }

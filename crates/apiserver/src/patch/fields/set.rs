@@ -150,6 +150,27 @@ impl FieldSet {
         result
     }
 
+    /// The same of sets that nobody needs any more, most of which are empty.
+    pub(crate) fn join(self, other: Self) -> Self {
+        match (self.is_empty(), other.is_empty()) {
+            (true, _) => other,
+            (_, true) => self,
+            (false, false) => self.union(&other),
+        }
+    }
+
+    /// [`FieldSet::difference`] of a set that nobody needs any more.
+    pub(crate) fn minus(mut self, other: &Self) -> Self {
+        self.members.retain(|step| !other.members.contains(step));
+        self.children.retain(|step, ours| {
+            if let Some(theirs) = other.children.get(step) {
+                *ours = std::mem::take(ours).minus(theirs);
+            }
+            !ours.is_empty()
+        });
+        self
+    }
+
     pub(crate) fn intersection(&self, other: &Self) -> Self {
         Self {
             members: self.members.intersection(&other.members).cloned().collect(),
@@ -172,6 +193,21 @@ impl FieldSet {
                 (step, left)
             })),
         }
+    }
+
+    /// [`FieldSet::without_subtrees`] of a set that nobody needs any more.
+    pub(crate) fn cut(mut self, other: &Self) -> Self {
+        if other.is_empty() {
+            return self;
+        }
+        self.members.retain(|step| !other.members.contains(step));
+        self.children.retain(|step, ours| {
+            if let Some(theirs) = other.children.get(step) {
+                *ours = std::mem::take(ours).cut(theirs);
+            }
+            !other.members.contains(step) && !ours.is_empty()
+        });
+        self
     }
 
     /// Without the members of `other` and everything inside them.
