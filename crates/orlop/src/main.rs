@@ -18,6 +18,7 @@ mod local_static;
 mod logs;
 mod nodes;
 mod proof;
+mod settle;
 mod up;
 mod voice;
 

@@ -278,7 +278,7 @@ impl State {
         let what = if event.deleted { "gone" } else { "is" };
         self.trace
             .say(format!("  {} {what} at {}", event.key, event.revision()));
-        let uid = event.object.meta.uid.to_string();
+        let uid = event.object.meta.uid().to_owned();
         self.names
             .entry(uid)
             .or_insert_with(|| format!("<uid of {}>", event.key));
@@ -287,7 +287,7 @@ impl State {
                 let before = put(&mut self.objects.claims, event, Key::clone);
                 self.changes += 1;
                 if !event.deleted {
-                    let claim = Claim::decode(&event.object.json).expect("the server wrote it");
+                    let claim = Claim::decode(event.object.json()).expect("the server wrote it");
                     let breaches =
                         rules::claim_size(&self.objects, &self.facts, before.as_ref(), &claim);
                     self.blame(breaches);
@@ -321,7 +321,7 @@ impl State {
             "pods" => {
                 put(&mut self.objects.pods, event, Key::clone);
                 self.changes += 1;
-                let pod = Pod::decode(&event.object.json).expect("the server wrote it");
+                let pod = Pod::decode(event.object.json()).expect("the server wrote it");
                 if pod.phase() == orlop_model::PodPhase::Succeeded {
                     self.facts.succeeded.insert(pod.metadata.uid.clone());
                 }
@@ -383,7 +383,7 @@ fn put<K: Kind, I: Ord>(
     event: &Event,
     by: impl FnOnce(&Key) -> I,
 ) -> Option<K> {
-    let object = K::decode(&event.object.json).expect("the server wrote it");
+    let object = K::decode(event.object.json()).expect("the server wrote it");
     let at = by(&object.key());
     if event.deleted {
         map.remove(&at)

@@ -197,12 +197,12 @@ impl Gate<'_> {
         let grant = Grant {
             namespace: &account.namespace,
             account: &account.name,
-            account_uid: &found.meta.uid,
+            account_uid: found.meta.uid(),
             audiences: &audiences,
             bound: bound.as_ref(),
             node: node
                 .as_ref()
-                .map(|(node, name)| (name.as_str(), &*node.meta.uid)),
+                .map(|(node, name)| (name.as_str(), node.meta.uid())),
             issued,
             expires,
             id: self.registry.entropy.uid(),
@@ -269,7 +269,7 @@ impl Gate<'_> {
                 )));
             }
         }
-        if !uid.is_empty() && *found.meta.uid != *uid {
+        if !uid.is_empty() && found.meta.uid() != &*uid {
             return Err(Refusal::conflict(
                 known,
                 name,
@@ -282,7 +282,7 @@ impl Gate<'_> {
         Ok(Some(Bound {
             kind: kind.to_owned(),
             name: name.to_owned(),
-            uid: found.meta.uid.to_string(),
+            uid: found.meta.uid().to_owned(),
         }))
     }
 }

@@ -230,7 +230,7 @@ impl Signer {
         let lives = |resource: &str, namespace: &str, field: &str| {
             let name = text(own, &format!("/{field}/name"));
             let object = registry.store.get(&Key::new(resource, namespace, name));
-            object.is_some_and(|object| *object.meta.uid == *text(own, &format!("/{field}/uid")))
+            object.is_some_and(|object| object.meta.uid() == text(own, &format!("/{field}/uid")))
         };
         if !lives("serviceaccounts", namespace, "serviceaccount") {
             return Err("service account token has been invalidated");

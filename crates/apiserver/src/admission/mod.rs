@@ -56,7 +56,7 @@ pub(crate) fn admit_create(
     if target.kind.custom.is_some() {
         let definition = Key::new(definitions::RESOURCE, "", &target.kind.resource());
         return match state.get(&definition) {
-            Some(definition) if !definition.meta.deleting => Ok(()),
+            Some(definition) if !definition.meta.deleting() => Ok(()),
             _ => Err(Refusal::terminating()),
         };
     }

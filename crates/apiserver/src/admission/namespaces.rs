@@ -14,7 +14,7 @@ pub(super) fn admit_create(state: &State, target: &Target) -> Result<(), Refusal
     }
     let namespace = state.get(&Key::new("namespaces", "", &target.namespace));
     match namespace {
-        Some(namespace) if !namespace.meta.deleting => Ok(()),
+        Some(namespace) if !namespace.meta.deleting() => Ok(()),
         _ => Err(refusal(state, target)),
     }
 }

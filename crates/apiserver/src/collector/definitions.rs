@@ -13,11 +13,11 @@ use crate::store::{Key, Stored};
 pub(super) async fn tend(registry: &Registry, name: &str) -> Result<(), Refusal> {
     let key = Key::new(RESOURCE, "", name);
     let deleting = registry.store.get(&key);
-    if !deleting.is_some_and(|definition| definition.meta.deleting) {
+    if !deleting.is_some_and(|definition| definition.meta.deleting()) {
         return Ok(());
     }
     let objects: Vec<(Key, Arc<Stored>)> = registry.store.read().entries(name, None).collect();
-    for (key, stored) in objects.iter().filter(|(_, stored)| !stored.meta.deleting) {
+    for (key, stored) in objects.iter().filter(|(_, stored)| !stored.meta.deleting()) {
         let Some(target) = super::target(registry, key) else {
             continue;
         };

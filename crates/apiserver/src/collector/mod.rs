@@ -115,9 +115,9 @@ fn due(kinds: &Kinds, state: &State, seen: Option<u64>) -> (BTreeSet<Task>, u64)
 fn matters(state: &State, event: &Event) -> bool {
     let object = &event.object;
     let of_ownership = match &event.before {
-        _ if event.deleted || object.meta.deleting => true,
-        Some(before) => before.meta.owners != object.meta.owners || before.meta.deleting,
-        None => !object.meta.owners.is_empty() || &*event.key.resource == "namespaces",
+        _ if event.deleted || object.meta.deleting() => true,
+        Some(before) => !before.meta.owners().eq(object.meta.owners()) || before.meta.deleting(),
+        None => object.meta.owners().next().is_some() || &*event.key.resource == "namespaces",
     };
     of_ownership
         || matches!(&*event.key.resource, roles::RESOURCE | quota::RESOURCE)
@@ -136,10 +136,10 @@ fn tasks_of_object(key: &Key, object: &Stored) -> Vec<Task> {
     if &*key.resource == quota::RESOURCE {
         tasks.push(Task::Quotas(Arc::clone(&key.namespace)));
     }
-    if !object.meta.owners.is_empty() {
+    if object.meta.owners().next().is_some() {
         tasks.push(Task::Dependent(key.clone()));
     }
-    if object.meta.deleting {
+    if object.meta.deleting() {
         tasks.push(Task::Owner(key.clone()));
         if &*key.resource == DEFINITIONS {
             tasks.push(Task::Definition(Arc::clone(&key.name)));
@@ -166,18 +166,18 @@ fn tasks_of_event(kinds: &Kinds, state: &State, event: &Event) -> Vec<Task> {
 fn ownership_tasks(kinds: &Kinds, state: &State, event: &Event) -> Vec<Task> {
     if !event.deleted {
         let same = |before: &Arc<Stored>| {
-            before.meta.owners == event.object.meta.owners
-                && before.meta.deleting == event.object.meta.deleting
+            before.meta.owners().eq(event.object.meta.owners())
+                && before.meta.deleting() == event.object.meta.deleting()
         };
-        if event.before.as_ref().is_some_and(same) && !event.object.meta.deleting {
+        if event.before.as_ref().is_some_and(same) && !event.object.meta.deleting() {
             return Vec::new();
         }
         let mut tasks = tasks_of_object(&event.key, &event.object);
         tasks.extend(leaving_owners(kinds, state, event));
-        if event.object.meta.deleting {
+        if event.object.meta.deleting() {
             tasks.extend(
                 state
-                    .dependents(&event.object.meta.uid)
+                    .dependents(event.object.meta.uid())
                     .cloned()
                     .map(Task::Dependent),
             );
@@ -185,7 +185,7 @@ fn ownership_tasks(kinds: &Kinds, state: &State, event: &Event) -> Vec<Task> {
         return tasks;
     }
     let mut tasks: Vec<Task> = state
-        .dependents(&event.object.meta.uid)
+        .dependents(event.object.meta.uid())
         .cloned()
         .map(Task::Dependent)
         .collect();
@@ -193,7 +193,7 @@ fn ownership_tasks(kinds: &Kinds, state: &State, event: &Event) -> Vec<Task> {
     let namespace = Key::new("namespaces", "", &event.key.namespace);
     if state
         .get(&namespace)
-        .is_some_and(|namespace| namespace.meta.deleting)
+        .is_some_and(|namespace| namespace.meta.deleting())
     {
         tasks.push(Task::Namespace(Arc::clone(&event.key.namespace)));
     }
@@ -201,7 +201,7 @@ fn ownership_tasks(kinds: &Kinds, state: &State, event: &Event) -> Vec<Task> {
     let definition = Key::new(DEFINITIONS, "", &event.key.resource);
     if state
         .get(&definition)
-        .is_some_and(|definition| definition.meta.deleting)
+        .is_some_and(|definition| definition.meta.deleting())
     {
         tasks.push(Task::Definition(definition.name));
     }
@@ -210,13 +210,13 @@ fn ownership_tasks(kinds: &Kinds, state: &State, event: &Event) -> Vec<Task> {
 
 /// The owners of a changed object that wait for it.
 fn leaving_owners(kinds: &Kinds, state: &State, event: &Event) -> Vec<Task> {
-    if event.object.meta.owners.is_empty() {
+    if event.object.meta.owners().next().is_none() {
         return Vec::new();
     }
     let object = event.object.value();
     references(&object)
         .filter_map(|reference| owner_key(kinds, &event.key, reference))
-        .filter(|(key, _)| state.get(key).is_some_and(|owner| owner.meta.deleting))
+        .filter(|(key, _)| state.get(key).is_some_and(|owner| owner.meta.deleting()))
         .map(|(key, _)| Task::Owner(key))
         .collect()
 }
@@ -285,7 +285,7 @@ fn options() -> WriteOptions {
 /// Deletes an object only if it is still the one that was decided on.
 fn exactly(object: &Stored) -> DeleteOptions {
     DeleteOptions {
-        uid: Some(object.meta.uid.to_string()),
+        uid: Some(object.meta.uid().to_owned()),
         ..Default::default()
     }
 }
@@ -324,7 +324,7 @@ async fn settle(
     };
     match verdict {
         Verdict::Keep => Ok(()),
-        Verdict::Delete if stored.meta.deleting => Ok(()),
+        Verdict::Delete if stored.meta.deleting() => Ok(()),
         Verdict::Delete => {
             // The owners may change between the look and the deletion.
             let mut options = exactly(stored);
@@ -344,8 +344,8 @@ fn owner_state(kinds: &Kinds, state: &State, dependent: &Key, reference: &Value)
         return Owner::Unknown;
     };
     match state.get(&key) {
-        Some(owner) if *owner.meta.uid == *text(reference, "/uid") => {
-            if owner.meta.deleting && has_finalizer(&owner.value(), FOREGROUND) {
+        Some(owner) if owner.meta.uid() == text(reference, "/uid") => {
+            if owner.meta.deleting() && has_finalizer(&owner.value(), FOREGROUND) {
                 Owner::Waiting
             } else {
                 Owner::Present
@@ -366,7 +366,7 @@ async fn owner(registry: &Registry, key: &Key) -> Result<(), Refusal> {
         return Ok(());
     };
     let object = stored.value();
-    let uid = &*stored.meta.uid;
+    let uid = stored.meta.uid();
     let dependents: Vec<Key> = registry.store.read().dependents(uid).cloned().collect();
     if has_finalizer(&object, ORPHAN) {
         let uids = [uid.to_owned()];

@@ -16,7 +16,7 @@ pub(super) async fn tend(registry: &Registry, name: &str) -> Result<(), Refusal>
     let Some(namespace) = registry.store.get(&Key::new("namespaces", "", name)) else {
         return Ok(());
     };
-    if !namespace.meta.deleting {
+    if !namespace.meta.deleting() {
         return residents::settle(registry, name).await;
     }
     let contents: Vec<(Target, Arc<Stored>)> = {
@@ -47,7 +47,7 @@ pub(super) async fn tend(registry: &Registry, name: &str) -> Result<(), Refusal>
     };
     let pods = contents.iter().any(|(target, _)| target.kind.kind == "Pod");
     for (target, stored) in &contents {
-        if (pods && target.kind.kind != "Pod") || stored.meta.deleting {
+        if (pods && target.kind.kind != "Pod") || stored.meta.deleting() {
             continue;
         }
         match registry.delete(target, &exactly(stored)).await {

@@ -165,7 +165,7 @@ impl Pieces {
         self.objects
             .as_slice()
             .iter()
-            .map(|object| object.json.len())
+            .map(|object| object.json().len())
             .sum()
     }
 }

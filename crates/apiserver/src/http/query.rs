@@ -209,7 +209,7 @@ impl Selection {
             return true;
         }
         // The labels are at hand; the rest has to be parsed.
-        self.labels.match_pairs(&object.meta.labels)
+        self.labels.match_pairs(|| object.meta.labels())
             && (self.fields.is_empty() || self.fields.matches(&object.parsed(self.kind)))
     }
 

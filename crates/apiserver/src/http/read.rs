@@ -56,11 +56,11 @@ impl Api {
         kind: &KindInfo,
         Answer { form, encoding }: Answer,
         query: &Query,
-        object: &Stored,
+        object: &Arc<Stored>,
     ) -> bytes::Bytes {
         match form {
             Form::Object => match encoding {
-                Encoding::Json => object.text(kind),
+                Encoding::Json => object.shared_text(kind),
                 Encoding::Protobuf => {
                     let message = object.message(kind);
                     protobuf::envelope(&kind.api_version(), kind.kind, &message).into()

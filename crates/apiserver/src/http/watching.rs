@@ -198,7 +198,7 @@ impl Watch {
         (!text.is_empty()).then(|| text.into())
     }
 
-    fn line(&mut self, sort: Sort, object: &Stored) -> Bytes {
+    fn line(&mut self, sort: Sort, object: &Arc<Stored>) -> Bytes {
         let how = Line {
             api: &self.api,
             kind: self.kind,
@@ -327,7 +327,7 @@ struct Line<'w> {
     query: &'w Query,
 }
 
-fn line(told_columns: &mut bool, how: &Line<'_>, sort: Sort, object: &Stored) -> Bytes {
+fn line(told_columns: &mut bool, how: &Line<'_>, sort: Sort, object: &Arc<Stored>) -> Bytes {
     let plain = how.answer.form == Form::Object && how.answer.encoding == Encoding::Json;
     if plain && object.is_served_as_stored(how.kind) {
         return object.line(sort);

@@ -206,7 +206,7 @@ impl Api {
         Ok(match &deletion {
             Deletion::Removed(object) if !returns_deleted_object(target.kind) => {
                 let mut details =
-                    json!({ "name": name, "kind": target.kind.plural, "uid": object.meta.uid });
+                    json!({ "name": name, "kind": target.kind.plural, "uid": object.meta.uid() });
                 if !target.kind.group.is_empty() {
                     details["group"] = target.kind.group.into();
                 }

@@ -291,7 +291,7 @@ impl Pending {
             Some((revision, _)) => found.is_some_and(|found| found.revision == *revision),
             None => {
                 let uid = text(&self.write.after, "/metadata/uid");
-                found.is_none_or(|found| *found.meta.uid != *uid)
+                found.is_none_or(|found| found.meta.uid() != &*uid)
             }
         }
     }

@@ -2,6 +2,7 @@
 //! events under other field names; versions of a defined kind differ in nothing but name.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -50,8 +51,10 @@ pub(crate) fn stored_kind(kind: &'static KindInfo) -> &'static KindInfo {
 pub trait Served {
     /// Whether the text is served as it is stored.
     fn is_served_as_stored(&self, kind: &KindInfo) -> bool;
-    /// The JSON text.
-    fn text(&self, kind: &KindInfo) -> Bytes;
+    /// The JSON text, for who copies it.
+    fn text(&self, kind: &KindInfo) -> Cow<'_, [u8]>;
+    /// The JSON text, for who sends it as it is.
+    fn shared_text(self: &Arc<Self>, kind: &KindInfo) -> Bytes;
     /// The parsed object.
     fn parsed(&self, kind: &KindInfo) -> Value;
     /// The protobuf message, without an envelope; empty if the kind has none.
@@ -64,17 +67,24 @@ impl Served for Stored {
             return !is_new_event(kind);
         }
         // The storage version may have changed since the object was written.
-        let text = self.json.strip_prefix(br#"{"apiVersion":""#);
+        let text = self.json().strip_prefix(br#"{"apiVersion":""#);
         let version = kind.api_version();
         let rest = text.and_then(|text| text.strip_prefix(version.as_bytes()));
         rest.is_some_and(|rest| rest.starts_with(b"\""))
     }
 
-    fn text(&self, kind: &KindInfo) -> Bytes {
+    fn text(&self, kind: &KindInfo) -> Cow<'_, [u8]> {
         if self.is_served_as_stored(kind) {
-            self.json.clone()
+            Cow::Borrowed(self.json())
         } else {
-            self.parsed(kind).to_string().into()
+            Cow::Owned(self.parsed(kind).to_string().into())
+        }
+    }
+
+    fn shared_text(self: &Arc<Self>, kind: &KindInfo) -> Bytes {
+        match self.text(kind) {
+            Cow::Borrowed(_) => self.shared_json(),
+            Cow::Owned(text) => text.into(),
         }
     }
 

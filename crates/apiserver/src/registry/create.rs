@@ -145,7 +145,7 @@ impl Registry {
         let mut revisions = self.store.revisions();
         let is_coming = || {
             let namespace = self.store.get(&Key::new("namespaces", "", namespace));
-            namespace.is_some_and(|namespace| !namespace.meta.deleting)
+            namespace.is_some_and(|namespace| !namespace.meta.deleting())
                 && self.store.get(&account).is_none()
         };
         let there = async { while is_coming() && revisions.changed().await.is_ok() {} };

@@ -252,7 +252,7 @@ fn check_preconditions(
     options: &DeleteOptions,
 ) -> Result<(), Refusal> {
     let refuse = |mismatch| Err(Refusal::precondition(target.kind, &target.name, &mismatch));
-    let found = stored.meta.uid.to_string();
+    let found = stored.meta.uid().to_owned();
     if let Some(wanted) = options.uid.clone().filter(|wanted| *wanted != found) {
         return refuse(PreconditionMismatch::Uid { wanted, found });
     }

@@ -234,10 +234,10 @@ impl Registry {
             return Err(Refusal::modified(target.kind, &target.name));
         }
         let uid = text(&after, "/metadata/uid");
-        if !uid.is_empty() && uid != &*stored.meta.uid {
+        if !uid.is_empty() && uid != stored.meta.uid() {
             let mismatch = PreconditionMismatch::Uid {
                 wanted: uid.to_owned(),
-                found: stored.meta.uid.to_string(),
+                found: stored.meta.uid().to_owned(),
             };
             return Err(Refusal::precondition(target.kind, &target.name, &mismatch));
         }

@@ -64,11 +64,15 @@ impl Labels {
     }
 
     /// Whether these labels, sorted by key, satisfy every requirement.
-    pub fn match_pairs(&self, labels: &[(Box<str>, Box<str>)]) -> bool {
+    pub fn match_pairs<'l, L>(&self, labels: impl Fn() -> L) -> bool
+    where
+        L: Iterator<Item = (&'l str, &'l str)>,
+    {
         let value = |key: &str| {
-            let at = labels.binary_search_by(|(label, _)| (**label).cmp(key));
-            at.ok().map(|at| &*labels[at].1)
+            let mut pairs = labels().skip_while(|(label, _)| *label < key);
+            pairs.next().filter(|(label, _)| *label == key)
         };
+        let value = |key: &str| value(key).map(|(_, value)| value);
         self.requirements.iter().all(|r| r.holds(value(&r.key)))
     }
 }

@@ -28,7 +28,7 @@ impl Write {
     /// Whether it leads to less being stored: it removes an object, or is a step on its way out.
     pub(super) fn frees(&self) -> bool {
         match &self.change {
-            Change::Put(draft) => draft.meta().deleting,
+            Change::Put(draft) => draft.meta().deleting(),
             Change::Delete => true,
         }
     }
@@ -93,7 +93,7 @@ impl Batch {
         if let Some(required) = requires
             && self
                 .look(state, &required)
-                .is_none_or(|object| object.meta.deleting)
+                .is_none_or(|object| object.meta.deleting())
         {
             return Err(WriteError::Required(required));
         }
@@ -106,6 +106,7 @@ impl Batch {
             }
             (Expect::Absent, None) | (Expect::Revision(_), Some(_)) => {}
         }
+        let key = state.known(key);
         let revision = self.revision + 1;
         let (object, deleted) = match (change, &before) {
             (Change::Put(draft), None) => (draft.become_event(Sort::Added, revision), false),

@@ -70,7 +70,7 @@ impl Feed {
                 seen = events.last().map_or(seen, |event| event.revision());
                 break;
             }
-            bytes += event.object.json.len();
+            bytes += event.object.json().len();
             events.push(Arc::clone(event));
         }
         // A reader may start from a revision it was told by a newer server.

@@ -20,6 +20,7 @@ mod health;
 mod key;
 mod log;
 mod medium;
+mod meta;
 mod object;
 mod page;
 #[cfg(test)]
@@ -48,7 +49,8 @@ pub use health::Health;
 pub use key::Key;
 pub use log::LogError;
 pub(crate) use object::line;
-pub use object::{Draft, MalformedObject, Meta, Sort, Stored};
+pub use meta::Meta;
+pub use object::{Draft, MalformedObject, Sort, Stored};
 pub use page::{Page, Place, Wanted};
 pub use state::{Event, Expired, Matters, State};
 

@@ -6,46 +6,37 @@
 //! of the change, with the object's text within: one piece of memory, encoded once, is the answer
 //! to a GET, the item of a list and the event of every watcher.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde_json::Value;
 
-/// The metadata kept in parsed form beside the text.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Meta {
-    /// `metadata.uid`.
-    pub uid: Box<str>,
-    /// `metadata.labels`, sorted by key.
-    pub labels: Box<[(Box<str>, Box<str>)]>,
-    /// The uids of `metadata.ownerReferences`.
-    pub owners: Box<[Box<str>]>,
-    /// Whether `metadata.deletionTimestamp` is set.
-    pub deleting: bool,
-}
+use super::meta::Meta;
 
 /// An object ready to be written, but for its revision.
 #[derive(Debug, Clone)]
 pub struct Draft {
     json: Vec<u8>,
     gap: usize,
-    meta: Arc<Meta>,
+    meta: Meta,
 }
 
-/// An object at one revision. Immutable.
+/// An object at one revision. Immutable, and as small as can be: there are many.
 #[derive(Debug)]
 pub struct Stored {
     /// The revision that wrote it: its `metadata.resourceVersion`.
     pub revision: u64,
-    /// The JSON text, resourceVersion included.
-    pub json: Bytes,
     /// What the server reads without parsing the text.
-    pub meta: Arc<Meta>,
-    gap: usize,
-    /// How the text came to be, and the line of a watch that tells so, around the text.
-    line: Option<(Sort, Bytes)>,
+    pub meta: Meta,
+    /// The JSON text, resourceVersion included; within the line of a watch if it has a sort.
+    text: Box<[u8]>,
+    /// Where the revision stands in the JSON text.
+    gap: u32,
+    /// How the text came to be.
+    sort: Option<Sort>,
     /// The object in another encoding, made when first asked for.
-    encoded: OnceLock<Bytes>,
+    encoded: OnceLock<Box<Bytes>>,
 }
 
 /// What happened to an object.
@@ -120,7 +111,7 @@ impl Draft {
         Self {
             json,
             gap: gap.unwrap_or(1),
-            meta: Arc::new(Meta::of(object)),
+            meta: Meta::of(object),
         }
     }
 
@@ -154,46 +145,30 @@ impl Draft {
 struct Text<'t> {
     head: &'t [u8],
     tail: &'t [u8],
-    meta: &'t Arc<Meta>,
+    meta: &'t Meta,
 }
 
 impl Text<'_> {
     fn at(&self, revision: u64) -> Stored {
-        let digits = revision.to_string();
-        self.stored(revision, self.around(&digits, [b"", b"", b""], b""), None)
+        self.stored(revision, [b"", b"", b"", b""], None)
     }
 
     fn of_event(&self, sort: Sort, revision: u64) -> Stored {
-        let digits = revision.to_string();
         let [begin, name, between] = opening(sort);
-        let line = self.around(&digits, [begin, name, between], CLOSING);
-        let from = begin.len() + name.len() + between.len();
-        let json = line.slice(from..line.len() - CLOSING.len());
-        self.stored(revision, json, Some((sort, line)))
+        self.stored(revision, [begin, name, between, CLOSING], Some(sort))
     }
 
-    fn around(&self, digits: &str, before: [&[u8]; 3], after: &[u8]) -> Bytes {
-        let [begin, name, between] = before;
-        [
-            begin,
-            name,
-            between,
-            self.head,
-            digits.as_bytes(),
-            self.tail,
-            after,
-        ]
-        .concat()
-        .into()
-    }
-
-    fn stored(&self, revision: u64, json: Bytes, line: Option<(Sort, Bytes)>) -> Stored {
+    fn stored(&self, revision: u64, around: [&[u8]; 4], sort: Option<Sort>) -> Stored {
+        let [begin, name, between, end] = around;
+        let digits = revision.to_string();
+        let digits = digits.as_bytes();
+        let text = [begin, name, between, self.head, digits, self.tail, end].concat();
         Stored {
             revision,
-            json,
-            meta: Arc::clone(self.meta),
-            gap: self.head.len(),
-            line,
+            meta: self.meta.clone(),
+            text: text.into(),
+            gap: u32::try_from(self.head.len()).unwrap_or(0),
+            sort,
             encoded: OnceLock::new(),
         }
     }
@@ -227,40 +202,74 @@ impl Stored {
     }
 
     fn around_gap(&self) -> Text<'_> {
-        let after = self.gap + decimal_length(self.revision);
+        let (json, gap) = (self.json(), self.gap as usize);
         Text {
-            head: &self.json[..self.gap],
-            tail: &self.json[after..],
+            head: &json[..gap],
+            tail: &json[gap + decimal_length(self.revision)..],
             meta: &self.meta,
         }
     }
 
+    /// The JSON text, resourceVersion included.
+    pub fn json(&self) -> &[u8] {
+        &self.text[self.place()]
+    }
+
+    /// The JSON text as it lies in memory, for whoever sends it.
+    pub fn shared_json(self: &Arc<Self>) -> Bytes {
+        self.shared().slice(self.place())
+    }
+
+    /// Where the JSON text lies.
+    fn place(&self) -> Range<usize> {
+        match self.sort {
+            None => 0..self.text.len(),
+            Some(sort) => {
+                let from = opening(sort).iter().map(|part| part.len()).sum();
+                from..self.text.len() - CLOSING.len()
+            }
+        }
+    }
+
+    /// All of the memory, kept as long as somebody has it.
+    fn shared(self: &Arc<Self>) -> Bytes {
+        struct Owner(Arc<Stored>);
+        impl AsRef<[u8]> for Owner {
+            fn as_ref(&self) -> &[u8] {
+                &self.0.text
+            }
+        }
+        Bytes::from_owner(Owner(Arc::clone(self)))
+    }
+
     /// The line of a watch that tells of a change of this sort to the object as it stands.
-    pub fn line(&self, sort: Sort) -> Bytes {
-        match &self.line {
-            Some((ours, line)) if *ours == sort => line.clone(),
-            _ => line(sort.name(), &self.json),
+    pub fn line(self: &Arc<Self>, sort: Sort) -> Bytes {
+        if self.sort == Some(sort) {
+            self.shared()
+        } else {
+            line(sort.name(), self.json())
         }
     }
 
     /// The object in the encoding that `encode` makes, which is called once.
     pub fn encoded(&self, encode: impl FnOnce(&Value) -> Vec<u8>) -> Bytes {
-        let encoded = self.encoded.get_or_init(|| encode(&self.value()).into());
-        encoded.clone()
+        let encode = || Box::new(encode(&self.value()).into());
+        Bytes::clone(self.encoded.get_or_init(encode))
     }
 
     /// Parses the text.
     pub fn value(&self) -> Value {
-        serde_json::from_slice(&self.json)
+        serde_json::from_slice(self.json())
             .expect("the text was written by Draft or checked on load")
     }
 
     /// The record on disk: revision and gap as little-endian u64 and u32, then the text.
     pub(super) fn to_disk(&self) -> Vec<u8> {
-        let mut record = Vec::with_capacity(12 + self.json.len());
+        let json = self.json();
+        let mut record = Vec::with_capacity(12 + json.len());
         record.extend_from_slice(&self.revision.to_le_bytes());
-        record.extend_from_slice(&u32::try_from(self.gap).unwrap_or(0).to_le_bytes());
-        record.extend_from_slice(&self.json);
+        record.extend_from_slice(&self.gap.to_le_bytes());
+        record.extend_from_slice(json);
         record
     }
 
@@ -272,50 +281,22 @@ impl Stored {
             .split_first_chunk::<4>()
             .ok_or(MalformedObject::Record)?;
         let revision = u64::from_le_bytes(*revision);
-        let gap = u32::from_le_bytes(*gap) as usize;
-        let digits = json.get(gap..gap + decimal_length(revision));
+        let gap = u32::from_le_bytes(*gap);
+        let at = gap as usize;
+        let digits = json.get(at..at + decimal_length(revision));
         if digits != Some(revision.to_string().as_bytes()) {
             return Err(MalformedObject::Record);
         }
         // The whole text is parsed, so that damage is found here and not by a reader.
         let object: Value = serde_json::from_slice(json).map_err(MalformedObject::Json)?;
-        let meta = Arc::new(Meta::of(&object));
         Ok(Self {
             revision,
-            json: Bytes::copy_from_slice(json),
-            meta,
+            meta: Meta::of(&object),
+            text: json.into(),
             gap,
-            line: None,
+            sort: None,
             encoded: OnceLock::new(),
         })
-    }
-}
-
-impl Meta {
-    fn of(object: &Value) -> Self {
-        let metadata = &object["metadata"];
-        let labels = metadata["labels"].as_object().map(|labels| {
-            let pairs = labels.iter();
-            let pair = |(key, value): (&String, &Value)| {
-                (key.as_str().into(), value.as_str().unwrap_or("").into())
-            };
-            let mut pairs: Vec<(Box<str>, Box<str>)> = pairs.map(pair).collect();
-            pairs.sort_unstable();
-            pairs.into()
-        });
-        let owners = metadata["ownerReferences"].as_array().map(|owners| {
-            owners
-                .iter()
-                .filter_map(|owner| owner["uid"].as_str())
-                .map(Into::into)
-                .collect()
-        });
-        Self {
-            uid: metadata["uid"].as_str().unwrap_or("").into(),
-            labels: labels.unwrap_or_default(),
-            owners: owners.unwrap_or_default(),
-            deleting: metadata["deletionTimestamp"].is_string(),
-        }
     }
 }
 

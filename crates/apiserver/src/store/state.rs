@@ -148,6 +148,21 @@ impl State {
             .get(&key.name)
     }
 
+    /// The same key with the names that stand here already: the window keeps thousands of them.
+    pub(super) fn known(&self, mut key: Key) -> Key {
+        let Some((resource, kept)) = self.resources.get_key_value(&key.resource) else {
+            return key;
+        };
+        key.resource = Arc::clone(resource);
+        if let Some((namespace, names)) = kept.objects.get_key_value(&key.namespace) {
+            key.namespace = Arc::clone(namespace);
+            if let Some((name, _)) = names.get_key_value(&key.name) {
+                key.name = Arc::clone(name);
+            }
+        }
+        key
+    }
+
     /// All objects of a resource, of one namespace or of all, ordered by namespace and name.
     pub fn list<'s>(
         &'s self,
@@ -335,10 +350,10 @@ impl State {
     }
 
     fn index(&mut self, key: &Key, before: Option<&Arc<Stored>>, now: Option<&Arc<Stored>>) {
-        let weight = |object: &Arc<Stored>| (key.len() + object.json.len()) as u64 + OVERHEAD;
+        let weight = |object: &Arc<Stored>| (key.len() + object.json().len()) as u64 + OVERHEAD;
         self.weight += now.map_or(0, weight);
         self.weight -= before.map_or(0, weight);
-        for owner in before.iter().flat_map(|object| &object.meta.owners) {
+        for owner in before.iter().flat_map(|object| object.meta.owners()) {
             if let Some(keys) = self.dependents.get_mut(owner) {
                 keys.remove(key);
                 if keys.is_empty() {
@@ -346,9 +361,9 @@ impl State {
                 }
             }
         }
-        for owner in now.iter().flat_map(|object| &object.meta.owners) {
+        for owner in now.iter().flat_map(|object| object.meta.owners()) {
             self.dependents
-                .entry(owner.clone())
+                .entry(owner.into())
                 .or_default()
                 .insert(key.clone());
         }
@@ -373,7 +388,7 @@ impl Resource {
 
 impl Window {
     fn push(&mut self, event: Arc<Event>) {
-        self.bytes += event.object.json.len();
+        self.bytes += event.object.json().len();
         self.events.push_back(event);
         while self.events.len() > WINDOW_EVENTS
             || (self.bytes > WINDOW_BYTES && self.events.len() > WINDOW_FLOOR)
@@ -381,7 +396,7 @@ impl Window {
             let Some(oldest) = self.events.pop_front() else {
                 break;
             };
-            self.bytes -= oldest.object.json.len();
+            self.bytes -= oldest.object.json().len();
             self.forgotten = oldest.revision();
         }
     }

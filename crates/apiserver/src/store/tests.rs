@@ -385,7 +385,7 @@ async fn all_watchers_and_readers_share_one_text() {
         &raw const line[0],
         &raw const made.line(Sort::Added)[0]
     ));
-    assert!(line.as_ptr_range().contains(&made.json.as_ptr()));
+    assert!(line.as_ptr_range().contains(&made.json().as_ptr()));
     let told: Value = serde_json::from_slice(&line).unwrap();
     assert_eq!(
         told,

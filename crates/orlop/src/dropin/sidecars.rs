@@ -12,7 +12,7 @@ use orlop_runtime::{Metrics, Process};
 use orlop_sidecars::{RetryMetrics, liveness};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use super::{
     CONTROLLERS, Given, Role, View,
@@ -22,7 +22,7 @@ use super::{
     settings::{Common, Running},
     voice,
 };
-use crate::{api, controllers::choose_also, endpoint::Endpoint, identity, up::terminated};
+use crate::{api, controllers::choose_also, endpoint::Endpoint, identity, settle, up::terminated};
 
 /// How long a driver's socket may take to appear, as for the Go sidecars.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -71,7 +71,7 @@ fn cluster_wide(common: &Common, metrics: &Metrics, part: &Part) -> Result<()> {
         let start = |process: &Process| part.start_without_driver(process);
         tokio::select! {
             () = lead(&client, metrics, election.as_ref(), &standing, start, stop) => Ok(()),
-            () = settle_down() => Ok(()),
+            () = settle::down_after(START) => Ok(()),
         }
     })
 }
@@ -83,15 +83,6 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
         .worker_threads(2)
         .enable_all()
         .build()
-}
-
-/// Lets go of the memory that only the start needed, once it is over.
-async fn settle_down() {
-    tokio::time::sleep(START).await;
-    if let Err(error) = orlop_host::memory::let_go_of_code() {
-        debug!(%error, "the program's pages stay in memory");
-    }
-    std::future::pending().await
 }
 
 async fn reach(common: &Common) -> Result<kube::Client> {
@@ -229,7 +220,7 @@ async fn begin(beside: Beside) -> Result<()> {
     };
     tokio::select! {
         () = lead(&client, &metrics, election.as_ref(), &standing, start, stop) => Ok(()),
-        () = settle_down() => Ok(()),
+        () = settle::down_after(START) => Ok(()),
     }
 }
 

@@ -35,6 +35,7 @@ use crate::{
     life::Chronicle,
     logs::Logs,
     nodes::{Nodes, Told},
+    settle,
 };
 
 /// How long each part may take to come up.
@@ -43,6 +44,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const DRIVER_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a pod may take to end when everything stops.
 const LAST_GRACE: Duration = Duration::from_secs(10);
+/// How long the API server alone takes to have made all that it needs once.
+const START: Duration = Duration::from_secs(1);
 /// The class of the built-in driver.
 const LOCAL_CLASS: &str = "local";
 
@@ -323,7 +326,10 @@ pub(crate) async fn apiserver(
     tell("API server", &format!("https://{address}"));
     tell("kubeconfig", &layout.kubeconfig().display().to_string());
     tell("ready", "press Ctrl-C to stop");
-    stop.await;
+    tokio::select! {
+        () = stop => {}
+        () = settle::down_after(START) => {}
+    }
     sockets.stop.cancel();
     sockets.tasks.close();
     sockets.tasks.wait().await;
