@@ -4,9 +4,10 @@ use std::io;
 use std::sync::Arc;
 
 use super::Key;
+use super::appended::Appended;
 use super::contents::name_of;
 use super::log::{Log, LogError};
-use super::medium::{Appended, Folder};
+use super::medium::Folder;
 use super::object::Stored;
 use super::record;
 
@@ -18,7 +19,7 @@ const CHUNK: usize = 1 << 20;
 /// A new file with a whole base, not yet in use.
 #[derive(Debug)]
 pub(super) struct Fresh {
-    file: Box<dyn Appended>,
+    file: Appended,
     name: String,
     base: u64,
 }
@@ -87,7 +88,7 @@ pub(super) fn write_new(
 ) -> Result<Fresh, LogError> {
     let name = name_of(revision);
     let run = || {
-        let mut file = folder.create(&format!("{name}{UNFINISHED}"))?;
+        let mut file = Appended::create(&**folder, &format!("{name}{UNFINISHED}"))?;
         let base = write_base(revision, objects, |bytes| file.append(bytes))?;
         file.sync()?;
         Ok((file, base))

@@ -8,10 +8,11 @@
 use std::io;
 use std::sync::Arc;
 
+use super::appended::{Appended, provide};
 use super::batch::Batch;
 use super::contents::{name_of, read, revision_of};
 use super::fresh::{UNFINISHED, Whole, write_new};
-use super::medium::{Appended, Folder};
+use super::medium::Folder;
 use super::object::MalformedObject;
 use super::record::{self, FORMAT};
 use super::state::State;
@@ -75,7 +76,7 @@ pub enum LogError {
 pub(super) struct Log {
     folder: Arc<dyn Folder>,
     name: String,
-    file: Box<dyn Appended>,
+    file: Appended,
     /// How long the file is, all of it acknowledged.
     length: u64,
     /// From which length on it is to be written anew.
@@ -129,7 +130,8 @@ impl Log {
                          what was acknowledged: compare the objects with a backup"
                     );
                 }
-                let file = folder.append(&name, contents.length, contents.dropped == 0);
+                let zeros = contents.dropped == 0;
+                let file = Appended::open(&**folder, &name, contents.length, zeros);
                 let file = file.map_err(failed(&name))?;
                 let log = Self::of(folder, (name, file), contents.length, contents.base);
                 (log, state)
@@ -151,7 +153,7 @@ impl Log {
     /// A file that is in place.
     pub(super) fn of(
         folder: &Arc<dyn Folder>,
-        (name, file): (String, Box<dyn Appended>),
+        (name, file): (String, Appended),
         length: u64,
         base: u64,
     ) -> Self {
@@ -188,7 +190,7 @@ impl Log {
         // Tried once for each step, whatever comes of it.
         let wanted = spare(weight);
         self.spare = wanted;
-        if let Err(error) = self.folder.provide(wanted) {
+        if let Err(error) = provide(&*self.folder, wanted) {
             tracing::debug!(%error, bytes = wanted, "there is no room for a spare file");
         }
     }

@@ -5,6 +5,7 @@
 //! see durable writes only. It must never know what a kind means, and never wait for a
 //! reader.
 
+mod appended;
 mod audience;
 mod backup;
 mod batch;
@@ -22,6 +23,8 @@ mod log;
 mod medium;
 mod meta;
 mod object;
+#[cfg(test)]
+mod outage;
 mod page;
 #[cfg(test)]
 mod power;
@@ -48,8 +51,8 @@ pub use feed::{Feed, Scope};
 pub use health::Health;
 pub use key::Key;
 pub use log::LogError;
-pub(crate) use object::line;
 pub use meta::Meta;
+pub(crate) use object::line;
 pub use object::{Draft, MalformedObject, Sort, Stored};
 pub use page::{Page, Place, Wanted};
 pub use state::{Event, Expired, Matters, State};
