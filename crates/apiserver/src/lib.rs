@@ -35,6 +35,7 @@ mod limits;
 pub mod openapi;
 pub mod patch;
 pub mod pki;
+mod poise;
 mod protobuf;
 mod quota;
 pub mod refusal;

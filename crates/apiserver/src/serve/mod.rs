@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::http::ApiService;
 use crate::limits::Limits;
 use crate::pki::Tls;
+use crate::poise::Poised;
 
 /// How long requests may take to end once the server stops; watches are cut then.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -57,7 +58,8 @@ pub(crate) async fn run(
                     stopping.clone(),
                 );
                 let cut = cut.clone();
-                connections.spawn(async move { cut.run_until_cancelled(connection).await });
+                let connection = async move { cut.run_until_cancelled(connection).await };
+                connections.spawn(Poised::new(connection));
             }
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");

@@ -57,6 +57,7 @@ pub use object::{Draft, MalformedObject, Sort, Stored};
 pub use page::{Page, Place, Wanted};
 pub use state::{Event, Expired, Matters, State};
 
+use crate::poise::give_way;
 use medium::Directory;
 use turn::Tried;
 
@@ -278,7 +279,7 @@ impl Store {
                     Tried::Done { answer, told } => {
                         if told {
                             // They run on this thread: first those who watch, who have further to go.
-                            tokio::task::yield_now().await;
+                            give_way().await;
                         }
                         return answer;
                     }
