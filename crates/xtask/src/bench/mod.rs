@@ -83,6 +83,13 @@ pub(crate) struct Client {
     work: Work,
 }
 
+impl Client {
+    /// Whether it has one thing to do at a time.
+    pub(crate) fn is_alone(&self) -> bool {
+        matches!(self.work, Work::Latency { .. })
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum Work {
     /// Create objects.

@@ -132,10 +132,14 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
     if let Command::Init { outside, folder } = command {
         return init::run(&Folder::at(folder), &outside);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    let mut runtime = match &command {
+        // One that times single events is not to wait for its own threads besides.
+        Command::BenchClient(client) if client.is_alone() => {
+            tokio::runtime::Builder::new_current_thread()
+        }
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = runtime.worker_threads(2).enable_all().build()?;
     let code = runtime.block_on(async {
         match command {
             Command::Build => build_all().map(|_| ExitCode::SUCCESS),
