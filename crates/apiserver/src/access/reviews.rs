@@ -269,7 +269,7 @@ impl Gate<'_> {
                 )));
             }
         }
-        if !uid.is_empty() && found.meta.uid() != &*uid {
+        if !uid.is_empty() && found.meta.uid() != uid {
             return Err(Refusal::conflict(
                 known,
                 name,

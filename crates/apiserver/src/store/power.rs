@@ -386,7 +386,7 @@ impl Medium for Opened {
         let disk = self.disk.disk();
         let refused = match disk.past_cache {
             PastCache::Always => false,
-            PastCache::Sometimes => disk.calls % 3 == 0,
+            PastCache::Sometimes => disk.calls.is_multiple_of(3),
             PastCache::Never => true,
         };
         drop(disk);
