@@ -75,6 +75,11 @@ impl ApiError {
         matches!(self.refusal, Refusal::Refused { code: 403, .. })
     }
 
+    /// The server says no to the request itself, and would say so again.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.refusal, Refusal::Refused { code: 400..500, .. })
+    }
+
     /// The version asked for is too old.
     pub fn is_expired(&self) -> bool {
         matches!(self.refusal, Refusal::Expired(_))

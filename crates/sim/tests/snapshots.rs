@@ -6,9 +6,10 @@ use orlop_csi::{Driver, Method, proto};
 use orlop_model::{Key, VolumeSnapshotContent};
 use orlop_runtime::{Backoff, Outcome, Process, Queue, work};
 use orlop_sim::driver::Trouble;
-use orlop_sim::faults::Plan;
+use orlop_sim::faults::{Fault, Member, Plan};
 use orlop_sim::run::{Extent, Scenario, run, sweep};
-use orlop_sim::strikes::{crashes_at_effects, errors};
+use orlop_sim::strikes::{crashes_at_effects, errors, meddlings};
+use orlop_sim::wire::Call;
 use tonic::Code;
 
 const SEED: u64 = 41;
@@ -132,6 +133,49 @@ fn a_group_survives_a_crash_at_every_effect() {
 fn snapshots_and_groups_survive_an_error_at_every_call() {
     sweep(&life(), SEED + 1, errors, Extent::Sample(3)).must_hold();
     sweep(&group(), SEED + 1, errors, Extent::Sample(3)).must_hold();
+}
+
+/// A snapshot whose user loses patience with it at some moment; all goes in the end.
+fn impatience() -> Scenario {
+    Scenario::new("snapshot, forced away", |user| {
+        Box::pin(async move {
+            user.class("Immediate", "Delete").await;
+            user.snapshot_classes("Delete").await;
+            user.claim("data").await;
+            user.until_bound("data").await?;
+            user.snapshot("cut", "data").await;
+            user.wait(Duration::from_secs(60)).await;
+            user.delete_snapshot("cut").await;
+            user.until_no_snapshots().await?;
+            user.delete_claim("data").await;
+            user.until_all_gone().await
+        })
+    })
+    .snapshots()
+    .meddling(|user| {
+        Box::pin(async move {
+            user.force_snapshot("cut").await;
+            Ok(())
+        })
+    })
+}
+
+/// The user loses patience before and at every call of who looks after snapshots, which may die of it.
+fn at_snapshots(member: Member, call: &Call) -> Vec<Fault> {
+    match member {
+        Member::Snapshotter | Member::SnapshotController => meddlings(member, call),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn a_content_that_is_forced_away_at_any_call_leaves_no_snapshot_behind() {
+    // The force breaks these rules: a record goes before what it records, and what is cut is deleted without.
+    let story = impatience().tolerating(&["I04", "I05", "I14"]);
+    let sweep = sweep(&story, SEED, at_snapshots, Extent::Whole);
+    sweep.must_hold();
+    assert!(sweep.runs > 30, "{} runs", sweep.runs);
+    assert_eq!(sweep.reference.end, "", "nothing is left");
 }
 
 #[test]

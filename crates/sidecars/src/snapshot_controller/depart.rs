@@ -192,25 +192,31 @@ async fn live<W: Wish>(bench: &Bench<W>, seen: &W, ours: &[&str]) -> Result<Opti
     }))
 }
 
+/// The other half of one that goes.
+enum Other<C> {
+    There(Arc<C>),
+    /// It was led to its end.
+    SeenOff,
+    Missing,
+}
+
 /// The content of one that goes, if it points back. What the cache says of it is good enough: it is written
 /// to at the very version that was looked at, or not at all.
-async fn content_of<W: Wish>(
-    bench: &Bench<W>,
-    wish: &W,
-) -> Result<Option<Arc<W::Content>>, ApiError> {
+async fn content_of<W: Wish>(bench: &Bench<W>, wish: &W) -> Result<Other<W::Content>, ApiError> {
     let key = Key::cluster(wish.content_name());
     let is_ours = |content: &Arc<W::Content>| {
         let half = wish.view(Some(content)).content;
         half.is_some_and(|half| half.bound)
     };
     if let Some(content) = bench.contents.get(&key).filter(is_ours) {
-        return Ok(Some(content));
+        return Ok(Other::There(content));
     }
     if bench.parting.is_over(wish, &bench.contents) {
-        return Ok(None);
+        return Ok(Other::SeenOff);
     }
     let live = bench.shop.cluster.get::<W::Content>(&key).await?;
-    Ok(live.map(Arc::new).filter(is_ours))
+    let live = live.map(Arc::new).filter(is_ours);
+    Ok(live.map_or(Other::Missing, Other::There))
 }
 
 /// Goes as far as the content can be led.
@@ -222,7 +228,11 @@ async fn follow<W: Wish>(
     ours: &[&str],
 ) -> Result<Outcome, ApiError> {
     let shop = &bench.shop;
-    let content = content_of(bench, wish).await?;
+    let (content, missing) = match content_of(bench, wish).await? {
+        Other::There(content) => (Some(content), false),
+        Other::SeenOff => (None, false),
+        Other::Missing => (None, true),
+    };
     let step = decide(content.as_deref().map(Leaving::of), hindrance);
     if step != Step::Hold {
         let driver = content.as_deref().map(Half::driver);
@@ -254,6 +264,10 @@ async fn follow<W: Wish>(
             }
         }
         (Step::Delete, Some(content)) => delete(bench, wish, &content).await,
+        (Step::LetGo, None) if missing => match W::search(bench, wish).await? {
+            Some(outcome) => Ok(outcome),
+            None => let_go(bench, wish, None, ours).await,
+        },
         (Step::LetGo, content) => let_go(bench, wish, content.as_deref(), ours).await,
         (Step::Wait, Some(content)) => {
             bench.parting.begun(wish, &*content);

@@ -13,11 +13,12 @@ use orlop_model::{
 };
 use orlop_runtime::{ApiError, EventType, Outcome};
 use serde_json::json;
+use tracing::{info, warn};
 
 use super::{
     AGAIN,
     bench::Bench,
-    decide::{Refusal, Words},
+    decide::{Refusal, Source, Words},
     sources,
     wish::{Half, Wish},
 };
@@ -154,10 +155,19 @@ fn held<K: Half>(name: &str, secret: Option<&SecretRef>, annotations: [&str; 2])
     meta
 }
 
-pub(super) async fn single(
+/// What a snapshot of a claim needs.
+struct Order {
+    class: String,
+    claim: Option<Arc<Claim>>,
+    /// Its content, unless something stands against it.
+    content: Result<VolumeSnapshotContent, Obstacle>,
+}
+
+/// Looks everything up that a content is made of.
+async fn order(
     bench: &Bench<VolumeSnapshot>,
     wish: &VolumeSnapshot,
-) -> Result<Outcome, ApiError> {
+) -> Result<Result<Order, Refusal>, ApiError> {
     let (shop, words) = (&bench.shop, &VolumeSnapshot::WORDS);
     let name = wish.spec.source.persistent_volume_claim_name.clone();
     let name = name.unwrap_or_default();
@@ -187,13 +197,8 @@ pub(super) async fn single(
     let driver = || found().map(|(_, csi)| csi.driver.clone());
     let recipe = match recipe(words, wish.class_name(), &recipes, driver) {
         Ok(recipe) => recipe,
-        Err(refusal) => return bench.refuse(wish, &refusal).await,
+        Err(refusal) => return Ok(Err(refusal)),
     };
-    if wish.class_name().is_none() {
-        let body = json!({"spec": {"volumeSnapshotClassName": recipe.name}});
-        bench.write(wish, body).await?;
-        return Ok(AGAIN);
-    }
     let content_name = VolumeSnapshot::content_name(wish);
     let wanted = found().and_then(|(volume, csi)| {
         same_driver(&recipe, volume, csi)?;
@@ -202,26 +207,11 @@ pub(super) async fn single(
         let secret = secret(parameters, Purpose::Snapshot, &content_name, Some(&owner))?;
         Ok((volume, csi, secret))
     });
-    let (volume, csi, secret) = match wanted {
-        Ok(wanted) => wanted,
-        Err(obstacle) => return bench.refuse(wish, &creation_failed(words, &obstacle)).await,
-    };
-    // From here on a deletion is seen.
-    let finalizers = VolumeSnapshot::finalizers(recipe.policy);
-    let Some(wish) = bench.hold(wish, &finalizers).await? else {
-        return Ok(AGAIN);
-    };
-    if let Some(claim) = &claim
-        && !sources::hold(shop, claim).await?
-    {
-        let refusal = creation_failed(words, &Obstacle::ClaimGoes(name.clone()));
-        return bench.refuse(&wish, &refusal).await;
-    }
     let secrets = [
         names::SNAPSHOT_SECRET_NAME,
         names::SNAPSHOT_SECRET_NAMESPACE,
     ];
-    let mut content = VolumeSnapshotContent {
+    let mut content = wanted.map(|(volume, csi, secret)| VolumeSnapshotContent {
         metadata: held::<VolumeSnapshotContent>(&content_name, secret.as_ref(), secrets),
         spec: ContentSpec {
             volume_snapshot_ref: wish.reference(),
@@ -238,14 +228,109 @@ pub(super) async fn single(
                 .then(|| volume.volume_mode()),
         },
         status: None,
-    };
+    });
     if shop.config.distributed
+        && let (Ok(content), Some(volume)) = (&mut content, &volume)
         && let Some(node) = managing_node(bench, volume).await?
     {
         let label = names::SNAPSHOT_MANAGED_BY.to_owned();
         content.metadata.labels.insert(label, node);
     }
+    Ok(Ok(Order {
+        class: recipe.name.to_owned(),
+        claim: claim.clone(),
+        content,
+    }))
+}
+
+pub(super) async fn single(
+    bench: &Bench<VolumeSnapshot>,
+    wish: &VolumeSnapshot,
+) -> Result<Outcome, ApiError> {
+    let (shop, words) = (&bench.shop, &VolumeSnapshot::WORDS);
+    let order = match order(bench, wish).await? {
+        Ok(order) => order,
+        Err(refusal) => return bench.refuse(wish, &refusal).await,
+    };
+    if wish.class_name().is_none() {
+        let body = json!({"spec": {"volumeSnapshotClassName": order.class}});
+        bench.write(wish, body).await?;
+        return Ok(AGAIN);
+    }
+    let mut content = match order.content {
+        Ok(content) => content,
+        Err(obstacle) => return bench.refuse(wish, &creation_failed(words, &obstacle)).await,
+    };
+    // From here on a deletion is seen.
+    let finalizers = VolumeSnapshot::finalizers(content.spec.deletion_policy);
+    let Some(wish) = bench.hold(wish, &finalizers).await? else {
+        return Ok(AGAIN);
+    };
+    if let Some(claim) = &order.claim
+        && !sources::hold(shop, claim).await?
+    {
+        let name = claim.metadata.name.clone();
+        let refusal = creation_failed(words, &Obstacle::ClaimGoes(name));
+        return bench.refuse(&wish, &refusal).await;
+    }
+    content.spec.volume_snapshot_ref = wish.reference();
     create(bench, &wish, &content).await
+}
+
+/// Makes the content of a snapshot that goes once more, if it is missing though a cut may be under way for
+/// it: somebody took it away by force. The snapshotter finds by its name what was cut, and deletes it.
+/// `None` if there is nothing to be found, or no way to find it.
+pub(super) async fn again(
+    bench: &Bench<VolumeSnapshot>,
+    wish: &VolumeSnapshot,
+) -> Result<Option<Outcome>, ApiError> {
+    // What was on record once was taken away with its record, which is for people to decide.
+    if wish.view(None).source != Source::Claims || wish.is_created() {
+        return Ok(None);
+    }
+    let lost = |why: &str| {
+        warn!(
+            snapshot = %wish.key(), why,
+            "its content is missing, and nobody can look for what may have been cut for it; \
+             `orlop leaks` compares what the driver has with what is known"
+        );
+        Ok(None)
+    };
+    let mut content = match order(bench, wish).await? {
+        Ok(order) => match order.content {
+            Ok(content) => content,
+            Err(obstacle) => return lost(&obstacle.to_string()),
+        },
+        Err(refusal) => return lost(&refusal.message),
+    };
+    if content.spec.deletion_policy != DeletionPolicy::Delete {
+        return Ok(None);
+    }
+    for name in [names::SNAPSHOT_BEING_CREATED, names::SNAPSHOT_BEING_DELETED] {
+        let annotations = &mut content.metadata.annotations;
+        annotations.insert(name.to_owned(), "yes".to_owned());
+    }
+    let key = content.key();
+    match bench.shop.cluster.create(&content).await {
+        Ok(created) => {
+            info!(snapshot = %wish.key(), content = %key, "made anew, to find what was cut");
+            bench.contents.absorb(created);
+            Ok(Some(AGAIN))
+        }
+        Err(error) if error.is_already_exists() => {
+            let live = bench
+                .shop
+                .cluster
+                .get::<VolumeSnapshotContent>(&key)
+                .await?;
+            let ours = live.as_ref().is_some_and(|live| live.is_bound_to(wish));
+            live.into_iter().for_each(|one| bench.contents.absorb(one));
+            Ok(ours.then_some(AGAIN))
+        }
+        // Where contents are refused a snapshot must not wait for one for ever.
+        Err(error) if error.is_refused() => lost(&error.chain()),
+        Err(error) => Err(error),
+    }
 }
 
 /// The node whose snapshotter looks after a volume's snapshots.

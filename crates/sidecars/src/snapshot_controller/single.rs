@@ -125,6 +125,10 @@ impl Wish for VolumeSnapshot {
         make::single(bench, wish).await
     }
 
+    async fn search(bench: &Bench<Self>, wish: &Self) -> Result<Option<Outcome>, ApiError> {
+        make::again(bench, wish).await
+    }
+
     async fn prepare(
         bench: &Bench<Self>,
         wish: &Self,

@@ -37,6 +37,12 @@ pub(super) trait Wish: Kind {
         bench: &Bench<Self>,
         wish: &Self,
     ) -> impl Future<Output = Result<Outcome, ApiError>> + Send;
+    /// Sees to it that what may have been cut for one that goes is found, though its content is missing;
+    /// `None` if it may go.
+    fn search(
+        bench: &Bench<Self>,
+        wish: &Self,
+    ) -> impl Future<Output = Result<Option<Outcome>, ApiError>> + Send;
     /// What must be there before the status is told.
     fn prepare(
         bench: &Bench<Self>,

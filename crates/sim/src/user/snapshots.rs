@@ -4,6 +4,7 @@ use orlop_model::{
     Claim, Key, Kind, Meta, Scope, VolumeGroupSnapshot, VolumeGroupSnapshotClass,
     VolumeGroupSnapshotContent, VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent,
 };
+use orlop_runtime::Patch;
 use serde_json::{Value, json};
 
 use super::{Stuck, User};
@@ -131,6 +132,32 @@ impl User {
         for name in names {
             self.delete::<VolumeSnapshotContent>(&Key::cluster(name))
                 .await;
+        }
+    }
+
+    /// Deletes a snapshot, and takes its content away by force while nobody knows what was cut for it: as
+    /// people do who lose patience.
+    pub async fn force_snapshot(&self, name: &str) {
+        self.delete_snapshot(name).await;
+        let being_cut: Vec<String> = self.witness.objects(|objects| {
+            let contents = objects.contents.values();
+            contents
+                .filter(|content| content.handle().is_none())
+                .map(|content| content.metadata.name.clone())
+                .collect()
+        });
+        for name in being_cut {
+            let key = Key::cluster(name);
+            self.delete::<VolumeSnapshotContent>(&key).await;
+            let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            let bared = self
+                .cluster
+                .patch::<VolumeSnapshotContent>(&key, &bare)
+                .await;
+            if let Err(error) = bared {
+                assert!(error.is_not_found(), "{}", error.chain());
+            }
+            self.witness.look();
         }
     }
 
