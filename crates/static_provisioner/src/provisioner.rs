@@ -33,6 +33,9 @@ const AT_ONCE: usize = 8;
 /// After a write that came too late: the watch is about to tell.
 const SOON: Duration = Duration::from_millis(50);
 
+/// Of a cleaning that nothing is heard of for so long, that is told.
+const SILENCE: Duration = Duration::from_mins(10);
+
 /// How to run.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -94,6 +97,7 @@ struct Provisioner {
     queue: Queue<Item>,
     cleaning: Queue<String>,
     cleanings: usize,
+    silence: Duration,
     metrics: Metrics,
     ready: Readiness,
     shared: Arc<Mutex<Shared>>,
@@ -116,6 +120,11 @@ fn path_of(volume: &Volume) -> Vec<String> {
 
 /// Starts the provisioner of a node.
 pub fn start(process: &Process, settings: Settings) -> Readiness {
+    start_with(process, settings, SILENCE)
+}
+
+/// As [`start`], with another patience for cleanings that nothing is heard of.
+pub(crate) fn start_with(process: &Process, settings: Settings, silence: Duration) -> Readiness {
     let Settings {
         node,
         config_path,
@@ -139,6 +148,7 @@ pub fn start(process: &Process, settings: Settings) -> Readiness {
         queue: Queue::new(backoff).measured(&process.metrics, "local_disks"),
         cleaning: Queue::new(backoff).measured(&process.metrics, "local_cleaning"),
         cleanings: cleanings.max(1),
+        silence,
         metrics: Metrics::register(&mut process.metrics.registry()),
         ready: ready.clone(),
         shared: Arc::new(Mutex::new(Shared {

@@ -19,6 +19,16 @@ async fn story(strikes: std::sync::Arc<Strikes>, by_command: ByCommand, instance
     world.run(instances).await;
 }
 
+#[tokio::test]
+async fn a_cleaning_that_nothing_is_heard_of_is_told_and_goes_on() {
+    if is_root() {
+        let world = World::open(Strikes::none(Reach::Calls), ByCommand::Silent).await;
+        world.run(1).await;
+        let reasons = world.reasons().await;
+        assert!(reasons.contains("VolumeCleaningSilent"), "{reasons:?}");
+    }
+}
+
 fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {

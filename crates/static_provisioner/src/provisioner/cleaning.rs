@@ -14,7 +14,10 @@ use orlop_host::{place::is_plain_name, scrub::Go};
 use orlop_model::{Claim, Key, Kind, Volume, well_known};
 use orlop_runtime::{ApiError, EventType, Outcome, Patch};
 use serde_json::json;
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 use tracing::warn;
 
 use super::{Provisioner, SOON, blocking};
@@ -165,6 +168,7 @@ impl Provisioner {
                 done = &mut working => return done.unwrap_or_else(|panic| {
                     Err(CleanError::Broken(std::io::Error::other(panic)))
                 }),
+                () = sleep(self.silence) => self.tell_silence(volume),
                 Ok(()) = heard.changed() => {
                     let record = heard.borrow_and_update().clone();
                     running.reached(record.percent());
@@ -176,6 +180,17 @@ impl Provisioner {
                 }
             }
         }
+    }
+
+    /// A disk or a command that hangs is a person's to look at.
+    fn tell_silence(&self, volume: &Volume) {
+        let seconds = self.silence.as_secs();
+        let message = format!(
+            "Nothing was heard of the cleaning for {seconds} s. If it is a command that hangs, end it, \
+             and it is tried again"
+        );
+        self.recorder
+            .say(volume, EventType::Warning, "VolumeCleaningSilent", message);
     }
 
     /// Keeps progress on the volume. A restart goes on from it; nothing hangs on it but time.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use orlop_apiserver::{ApiServer, Config as ServerConfig, Storage};
-use orlop_model::{Claim, Key, Kind, Node, StorageClass, Volume, VolumePhase};
+use orlop_model::{Claim, Event, Key, Kind, Node, StorageClass, Volume, VolumePhase};
 use orlop_runtime::{Change, Clock, Preconditions, Process};
 use orlop_trials::Strikes;
 use serde_json::{Value, json};
@@ -19,6 +19,8 @@ use crate::{Config, Settings};
 
 /// The longest that anything may take.
 const PATIENCE: Duration = Duration::from_mins(3);
+/// Longer than anything is silent here that isn't meant to be.
+const SILENCE: Duration = Duration::from_millis(900);
 const CLASSES: [&str; 2] = ["files", "raw"];
 
 /// Whether devices are cleaned by a command.
@@ -26,6 +28,8 @@ const CLASSES: [&str; 2] = ["files", "raw"];
 pub(super) enum ByCommand {
     No,
     Yes,
+    /// By one that takes its time before it says anything.
+    Silent,
 }
 
 /// What was seen of the volumes of a disk.
@@ -58,9 +62,9 @@ impl World {
         let disks = Arc::new(Disks::new());
         let cleaner = match by_command {
             ByCommand::No => json!({"blockCleaner": "zero"}),
-            ByCommand::Yes => json!({"blockCleanerCommand": ["/bin/sh", "-c",
-                "for at in 0 65 191; do dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=1 \
-                 seek=$at conv=notrunc,fsync 2>/dev/null || exit 1; echo $((at / 2))%; done"]}),
+            ByCommand::Yes | ByCommand::Silent => json!({"blockCleanerCommand": ["/bin/sh", "-c",
+                "[ $0 = Silent ] && sleep 1; for at in 0 65 191; do dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=1 \
+                 seek=$at conv=notrunc,fsync 2>/dev/null || exit 1; echo $((at / 2))%; done", format!("{by_command:?}")]}),
         };
         let class = |name: &str, mode: &str, more: Value| {
             let folder = disks.folder(name);
@@ -146,8 +150,14 @@ impl World {
     fn start(&self) -> Process {
         let client = self.strikes.client(self.server.service());
         let process = Process::new(client, Clock::system());
-        crate::start(&process, self.settings.clone());
+        crate::provisioner::start_with(&process, self.settings.clone(), SILENCE);
         process
+    }
+
+    /// The reasons of all events.
+    pub(super) async fn reasons(&self) -> BTreeSet<String> {
+        let events = self.others.cluster.list::<Event>(None).await.unwrap();
+        events.into_iter().map(|event| event.reason).collect()
     }
 
     /// Waits for something; what died meanwhile is started again.
