@@ -414,6 +414,8 @@ struct World {
     writes: usize,
     /// The binder dies after this many writes.
     crash_after: Option<usize>,
+    /// A volume went and came again: until all has settled, claims may name what isn't theirs.
+    made_again: bool,
 }
 
 struct Crashed;
@@ -462,9 +464,17 @@ impl World {
     /// a volume is named by it.
     fn check(&self) {
         let mut owned = BTreeMap::new();
-        for claim in self.claims.values().filter(|c| c.is_fully_bound()) {
+        let lost = |c: &Claim| c.phase() == ClaimPhase::Lost;
+        let bound = self.claims.values().filter(|c| c.is_fully_bound());
+        for claim in bound.filter(|c| !lost(c)) {
             let name = claim.spec.volume_name.clone();
-            let volume = &self.volumes[&Key::cluster(&name)];
+            // Somebody may have taken it away; that is not for the binder to prevent.
+            let Some(volume) = self.volumes.get(&Key::cluster(&name)) else {
+                continue;
+            };
+            if self.made_again {
+                continue;
+            }
             let owner = volume.spec.claim_ref.as_ref().unwrap();
             assert_eq!(owner.uid, claim.metadata.uid);
             assert_eq!(owned.insert(name, claim.key()), None);
@@ -741,4 +751,35 @@ fn the_intent_of_a_provisioner_goes_with_the_volume_that_came_of_it() {
     // What it was filled from must be let go of first.
     note(&mut claim, well_known::PROVISIONING_SOURCE);
     assert_eq!(point(&claim, &made).get("finalizers"), None);
+}
+
+/// kubernetes#23886: a volume goes under its claim, another claim comes, and then a volume of the
+/// old one's name.
+#[test]
+fn a_volume_that_was_made_again_has_one_owner() {
+    for (volumes_first, noticed) in [(false, true), (true, true), (false, false), (true, false)] {
+        let mut world = World::default();
+        world.add_claim(a_claim("old", ""));
+        world.add_volume(a_volume("a", ""));
+        world.settle(volumes_first);
+        world.volumes.remove(&Key::cluster("a"));
+        world.add_claim(a_claim("new", ""));
+        if noticed {
+            world.settle(volumes_first);
+            let old = &world.claims[&Key::namespaced("ns", "old")];
+            assert_eq!(old.phase(), ClaimPhase::Lost);
+        }
+        world.made_again = true;
+        let mut again = a_volume("a", "");
+        again.metadata.uid = "second".into();
+        world.add_volume(again);
+        world.settle(volumes_first);
+        let owner = world.volumes[&Key::cluster("a")].spec.claim_ref.clone();
+        let owner = owner.expect("somebody has it");
+        let bound = world.claims.values();
+        let bound: Vec<&Claim> = bound.filter(|c| c.phase() == ClaimPhase::Bound).collect();
+        assert_eq!(bound.len(), 1, "volumes first: {volumes_first}");
+        assert_eq!(bound[0].metadata.uid, owner.uid);
+        assert_eq!(bound[0].spec.volume_name, "a");
+    }
 }
