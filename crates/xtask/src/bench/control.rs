@@ -1,6 +1,6 @@
 //! Binder and attach-detach beside kube-controller-manager's: the same API server, client and work, one
-//! set after the other, each on an empty store. Nodes are objects only, and an attacher that costs the
-//! same for all stands in for drivers.
+//! set after the other, each on an empty store; then ours over the embedded server, all in one process.
+//! Nodes are objects only, and an attacher that costs the same for all stands in for drivers.
 
 mod cast;
 mod work;
@@ -16,8 +16,8 @@ use clap::Args;
 
 pub(super) use self::work::{Extent, Phase, lead};
 use super::{
-    IDLE, Side,
-    audit::{Audit, Who},
+    IDLE, REST, Side,
+    audit::{Audit, Counts, Who},
     build,
     figures::Figures,
     mebibytes,
@@ -44,6 +44,9 @@ pub(crate) struct Wanted {
     /// To how many nodes.
     #[arg(long, value_name = "COUNT")]
     nodes: Option<usize>,
+    /// How many further volumes lie on the embedded server when the last claims are bound.
+    #[arg(long, value_name = "COUNT")]
+    stock: Option<usize>,
     /// Take orlop and xtask from this folder instead of building them for release. Of a debug build
     /// requests are the same; rates, processor time and memory are not.
     #[arg(long, value_name = "DIR")]
@@ -57,6 +60,8 @@ enum Set {
     Manager,
     /// Ours as it is.
     Ours,
+    /// Ours and the embedded API server, as `orlop up` runs them.
+    Embedded,
 }
 
 impl Set {
@@ -64,13 +69,14 @@ impl Set {
         match self {
             Self::Manager => "kube-controller-manager, tuned",
             Self::Ours => "orlop control",
+            Self::Embedded => "orlop up",
         }
     }
 
     fn side(self) -> Side {
         match self {
             Self::Manager => Side::Theirs,
-            Self::Ours => Side::Ours,
+            Self::Ours | Self::Embedded => Side::Ours,
         }
     }
 }
@@ -80,6 +86,7 @@ struct Size {
     claims: Vec<usize>,
     attachments: usize,
     nodes: usize,
+    stock: usize,
 }
 
 impl Size {
@@ -89,12 +96,21 @@ impl Size {
             ([], false) => vec![1000, 5000],
             (given, _) => given.to_vec(),
         };
-        let (attachments, nodes) = if wanted.brief { (50, 5) } else { (500, 50) };
+        let (attachments, nodes, stock) = match wanted.brief {
+            true => (50, 5, 10_000),
+            false => (500, 50, 100_000),
+        };
         Self {
             claims,
             attachments: wanted.attachments.unwrap_or(attachments),
             nodes: wanted.nodes.unwrap_or(nodes),
+            stock: wanted.stock.unwrap_or(stock),
         }
+    }
+
+    /// How many claims are bound once the stock is there: as many as at first, to compare.
+    fn among(&self) -> usize {
+        self.claims.first().copied().unwrap_or_default()
     }
 }
 
@@ -110,14 +126,23 @@ pub(super) async fn run(wanted: &Wanted) -> Result<ExitCode> {
     };
     let size = Size::of(wanted);
     let mut columns = Vec::new();
-    for set in [Set::Manager, Set::Ours] {
+    for set in [Set::Manager, Set::Ours, Set::Embedded] {
         if wanted.only.is_some_and(|only| only != set.side()) {
             continue;
         }
         eprintln!("{}", set.heading());
         let folder = tempfile::Builder::new().prefix("orlop-bench-").tempdir()?;
-        let (audit, flags) = Audit::prepare(folder.path())?;
-        let mut running = servers::theirs(folder.path(), &binaries, &flags).await?;
+        let (audit, mut running) = match set {
+            Set::Embedded => {
+                let program = programs.join("orlop");
+                (None, servers::everything(folder.path(), &program).await?)
+            }
+            Set::Manager | Set::Ours => {
+                let (audit, flags) = Audit::prepare(folder.path())?;
+                let theirs = servers::theirs(folder.path(), &binaries, &flags).await?;
+                (Some(audit), theirs)
+            }
+        };
         let mut bench = Bench {
             set,
             folder: folder.path(),
@@ -134,7 +159,8 @@ pub(super) async fn run(wanted: &Wanted) -> Result<ExitCode> {
         columns.push((set.heading(), figures));
     }
     let ratios: &[Ratio<'_>] = match columns.len() {
-        2 => &[("better by", 1, 0)],
+        3 => &[("better by", 1, 0), ("all in one by", 2, 0)],
+        2 => &[("all in one by", 1, 0)],
         _ => &[],
     };
     let rows = rows(&size);
@@ -160,6 +186,12 @@ fn rows(size: &Size) -> Vec<(String, &'static str, String, Better)> {
     ] {
         steps.push((step.to_owned(), label));
     }
+    let (stock, among) = (size.stock, size.among());
+    steps.push(("stock".to_owned(), format!("{stock} volumes to Available")));
+    steps.push((
+        "among".to_owned(),
+        format!("{among} claims to Bound among these"),
+    ));
     let mut rows = vec![(
         "memory, after 20 s at rest".to_owned(),
         "MiB",
@@ -195,7 +227,8 @@ struct Bench<'r> {
     programs: &'r Path,
     binaries: &'r [PathBuf],
     running: &'r mut Running,
-    audit: Audit,
+    /// The embedded server writes none.
+    audit: Option<Audit>,
     figures: Figures,
 }
 
@@ -216,7 +249,7 @@ impl Bench<'_> {
             let warm = ("", phase, "warm");
             self.lead(warm, 5, size.nodes).await?;
         }
-        self.audit.settled().await?;
+        self.settled().await?;
         let largest = size.claims.iter().max().copied().unwrap_or_default();
         for count in size.claims.clone() {
             let (name, prefix) = (format!("bind {count}"), format!("c{count}"));
@@ -227,23 +260,45 @@ impl Bench<'_> {
         for (name, phase) in [("attach", Phase::Attach), ("move", Phase::Move)] {
             self.step((name, phase, &prefix), count, size.nodes).await?;
         }
+        if self.set == Set::Embedded {
+            self.step(("stock", Phase::Stock, "stock"), size.stock, size.nodes)
+                .await?;
+            self.step(("among", Phase::Bind, "among"), size.among(), size.nodes)
+                .await?;
+        }
         Ok(())
+    }
+
+    /// Waits until nothing is asked any more; tells what was, where that is known.
+    async fn settled(&mut self) -> Result<Option<Counts>> {
+        Ok(match &mut self.audit {
+            Some(audit) => Some(audit.settled().await?),
+            None => {
+                tokio::time::sleep(REST).await;
+                None
+            }
+        })
     }
 
     /// Leads objects through a phase; takes down what it took.
     async fn step(&mut self, step: (&str, Phase, &str), count: usize, nodes: usize) -> Result<()> {
         let before = self.processor()?;
         let mut told = self.lead(step, count, nodes).await?;
-        let counts = self.audit.settled().await?;
+        let counts = self.settled().await?;
         for ((name, before), (_, after)) in before.into_iter().zip(self.processor()?) {
             let used = (after - before) / count as f64 * 1e3;
-            told.set(&format!("processor {name}"), used);
+            // All in one process there is no telling them apart.
+            if name == "control" || self.audit.is_some() {
+                told.set(&format!("processor {name}"), used);
+            }
         }
-        let ours = counts.iter().filter(|(sort, _)| sort.who == Who::Control);
-        let per = |chosen: usize| chosen as f64 / count as f64;
-        told.set("requests", per(ours.clone().map(|(_, n)| n).sum()));
-        let refused = ours.filter(|(sort, _)| sort.code == 409);
-        told.set("requests 409", per(refused.map(|(_, n)| n).sum()));
+        if let Some(counts) = counts {
+            let ours = counts.iter().filter(|(sort, _)| sort.who == Who::Control);
+            let per = |chosen: usize| chosen as f64 / count as f64;
+            told.set("requests", per(ours.clone().map(|(_, n)| n).sum()));
+            let refused = ours.filter(|(sort, _)| sort.code == 409);
+            told.set("requests 409", per(refused.map(|(_, n)| n).sum()));
+        }
         told.set("memory", self.memory()?);
         self.figures.add(&format!("{}: ", step.0), &told);
         Ok(())

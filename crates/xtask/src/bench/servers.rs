@@ -55,6 +55,20 @@ pub(super) async fn ours(folder: &Path, orlop: &Path) -> Result<Running> {
     ready(folder, (server, kubeconfig), begin, vec![process]).await
 }
 
+/// Starts ours with all roles, in one process.
+pub(super) async fn everything(folder: &Path, orlop: &Path) -> Result<Running> {
+    let data = folder.join("data");
+    let kubeconfig = data.join("kubeconfig");
+    let address = format!("127.0.0.1:{}", free_port()?);
+    let listen = format!("--listen={address}");
+    let server = format!("https://{address}");
+    let data = format!("--data-dir={}", data.display());
+    let begin = Instant::now();
+    let arguments = ["up", "--quiet", &listen, &data];
+    let process = Process::start(folder, "orlop", orlop, arguments)?;
+    ready(folder, (server, kubeconfig), begin, vec![process]).await
+}
+
 /// The one of these binaries that has this name.
 pub(super) fn binary<'b>(binaries: &'b [PathBuf], name: &str) -> Result<&'b PathBuf> {
     let found = binaries.iter().find(|path| path.ends_with(name));

@@ -72,6 +72,28 @@ where
     Ok(())
 }
 
+/// Where two readings differ: a line for each, with what was expected and what was found.
+pub(super) fn differences(path: &str, expected: &Value, found: &Value, all: &mut Vec<String>) {
+    match (expected, found) {
+        _ if expected == found => {}
+        (Value::Object(one), Value::Object(other)) => {
+            let names: std::collections::BTreeSet<&String> =
+                one.keys().chain(other.keys()).collect();
+            for name in names {
+                let (one, other) = (&expected[name.as_str()], &found[name.as_str()]);
+                differences(&format!("{path}/{name}"), one, other, all);
+            }
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            let lacks = one.iter().filter(|item| !other.contains(item));
+            all.extend(lacks.map(|item| format!("{path}: not there: {item}")));
+            let more = other.iter().filter(|item| !one.contains(item));
+            all.extend(more.map(|item| format!("{path}: not expected: {item}")));
+        }
+        _ => all.push(format!("{path}: expected {expected}, found {found}")),
+    }
+}
+
 /// Objects by their names, plain.
 pub(super) fn objects(all: &[Value], names: &Names) -> Value {
     let alike = all

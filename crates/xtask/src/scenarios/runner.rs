@@ -17,7 +17,7 @@ use super::{Company, Scenario, choose};
 use crate::{kube::folder::Folder, stage::Stage};
 
 /// How long one scenario may take.
-const BOUND: Duration = Duration::from_secs(300);
+const BOUND: Duration = Duration::from_secs(600);
 
 /// What became of one.
 enum Outcome {

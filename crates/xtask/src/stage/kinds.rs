@@ -50,6 +50,8 @@ pub(crate) const ATTACHMENT: Kind = cluster_wide(STORAGE, "VolumeAttachment", "v
 pub(crate) const CLASS: Kind = cluster_wide(STORAGE, "StorageClass", "storageclasses");
 pub(crate) const CSI_DRIVER: Kind = cluster_wide(STORAGE, "CSIDriver", "csidrivers");
 pub(crate) const CSI_NODE: Kind = cluster_wide(STORAGE, "CSINode", "csinodes");
+pub(crate) const ATTRIBUTES_CLASS: Kind =
+    cluster_wide(STORAGE, "VolumeAttributesClass", "volumeattributesclasses");
 pub(crate) const SNAPSHOT_CONTENT: Kind =
     cluster_wide(SNAPSHOTS, "VolumeSnapshotContent", "volumesnapshotcontents");
 pub(crate) const VOLUME_SNAPSHOT: Kind = namespaced(SNAPSHOTS, "VolumeSnapshot", "volumesnapshots");
@@ -114,7 +116,7 @@ pub(super) const ALL: [Kind; 30] = [
     cluster_wide(RBAC, "ClusterRole", "clusterroles"),
     cluster_wide(RBAC, "ClusterRoleBinding", "clusterrolebindings"),
     DEFINITION,
-    cluster_wide(STORAGE, "VolumeAttributesClass", "volumeattributesclasses"),
+    ATTRIBUTES_CLASS,
 ];
 
 impl Kind {

@@ -112,6 +112,24 @@ impl Stage {
         Ok(())
     }
 
+    /// Merges fields into an object's status, in the place of who writes that.
+    pub(crate) async fn merge_status(&self, kind: Kind, name: &str, fields: &Value) -> Result<()> {
+        let patched = self
+            .api(kind, None)
+            .patch_status(name, &PatchParams::default(), &Patch::Merge(fields))
+            .await;
+        patched.with_context(|| format!("could not change the status of {} {name}", kind.name))?;
+        Ok(())
+    }
+
+    /// Ends a pod that no node runs.
+    pub(crate) async fn end_pod(&self, name: &str) -> Result<()> {
+        let now = DeleteParams::default().grace_period(0);
+        let ended = self.api(POD, None).delete(name, &now).await;
+        ended.with_context(|| format!("could not delete Pod {name}"))?;
+        self.gone(POD, name).await
+    }
+
     /// Asks the API server what it would make of an object, strictly: a field that it does not
     /// know is an error.
     pub(crate) async fn try_strictly(&self, object: &Value) -> Result<()> {

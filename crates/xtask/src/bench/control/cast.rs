@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use http::Method;
+use http_body_util::BodyExt as _;
 use serde_json::json;
 
 use super::{Bench, Set, work};
@@ -47,9 +48,11 @@ impl Bench<'_> {
             "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"},
         });
         let path = objects::collection("serviceaccounts", objects::NAMESPACE);
-        connection
-            .ask(post.clone(), &path, account.to_string().into())
+        // The embedded server makes it by itself.
+        let made = connection
+            .send(post.clone(), &path, account.to_string().into())
             .await?;
+        made.into_body().collect().await?;
         for number in 0..nodes {
             let name = work::node(number);
             let managed = json!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"});
@@ -85,9 +88,9 @@ impl Bench<'_> {
     }
 
     pub(super) fn start_control(&mut self) -> Result<()> {
-        let config = self.kubeconfig(MANAGER)?;
         match self.set {
             Set::Manager => {
+                let config = self.kubeconfig(MANAGER)?;
                 let file = |name: &str| self.folder.join(name).display().to_string();
                 let arguments = [
                     format!("--kubeconfig={config}"),
@@ -107,6 +110,7 @@ impl Bench<'_> {
                     .add("kube-controller-manager", program, &arguments)
             }
             Set::Ours => {
+                let config = self.kubeconfig(MANAGER)?;
                 let arguments = [
                     "control".to_owned(),
                     format!("--kubeconfig={config}"),
@@ -115,6 +119,8 @@ impl Bench<'_> {
                 let program = self.programs.join("orlop");
                 self.running.add("control", &program, &arguments)
             }
+            // They are there.
+            Set::Embedded => Ok(()),
         }
     }
 }

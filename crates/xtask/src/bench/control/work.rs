@@ -44,6 +44,8 @@ pub(in crate::bench) enum Phase {
     Attach,
     /// The pods go, and others come on other nodes, until those are told.
     Move,
+    /// Volumes are created that nobody claims, until they are Available.
+    Stock,
 }
 
 impl Phase {
@@ -53,13 +55,14 @@ impl Phase {
             Self::Bind => "bind",
             Self::Attach => "attach",
             Self::Move => "move",
+            Self::Stock => "stock",
         }
     }
 }
 
-/// The name of the n-th node.
+/// The name of the n-th node, unlike those that `orlop up` has of its own.
 pub(in crate::bench) fn node(number: usize) -> String {
-    format!("node-{number}")
+    format!("berth-{number}")
 }
 
 /// How much is to be led through a phase.
@@ -140,17 +143,19 @@ pub(in crate::bench) async fn lead(
     let claims = collection("persistentvolumeclaims", NAMESPACE);
     let watched = match phase {
         Phase::Bind => claims.as_str(),
-        _ => NODES,
+        Phase::Stock => VOLUMES,
+        Phase::Attach | Phase::Move => NODES,
     };
     let mut watch = Lines::open(server, watched).await?;
     let attacher = match phase {
-        Phase::Bind => JoinSet::new(),
-        _ => attacher(server).await?,
+        Phase::Bind | Phase::Stock => JoinSet::new(),
+        Phase::Attach | Phase::Move => attacher(server).await?,
     };
     let asks = names.iter().enumerate().map(|(n, name)| {
         let (here, there) = (node(n % nodes), node((n + 1) % nodes));
         match phase {
             Phase::Bind => vec![claim(name)],
+            Phase::Stock => vec![volume(name)],
             Phase::Attach => vec![pod(&format!("{name}-a"), name, &here)],
             Phase::Move => vec![
                 no_pod(&format!("{name}-a")),
@@ -160,8 +165,8 @@ pub(in crate::bench) async fn lead(
     });
     // Bound volumes are claimed by whoever is first: which is whose is told by the claims.
     let owned = match phase {
-        Phase::Bind => HashMap::new(),
-        _ => owned(server, &claims).await?,
+        Phase::Bind | Phase::Stock => HashMap::new(),
+        Phase::Attach | Phase::Move => owned(server, &claims).await?,
     };
     let places: HashMap<String, (String, usize)> = names
         .iter()
@@ -180,7 +185,8 @@ pub(in crate::bench) async fn lead(
     while sample.len() < count {
         let event = watch.next().await?;
         let ended: Vec<String> = match phase {
-            Phase::Bind => bound(&event).into_iter().collect(),
+            Phase::Bind => in_phase(&event, "Bound").into_iter().collect(),
+            Phase::Stock => in_phase(&event, "Available").into_iter().collect(),
             Phase::Attach => told(&event, &places, |n| node(n % nodes)),
             Phase::Move => told(&event, &places, |n| node((n + 1) % nodes)),
         };
@@ -201,11 +207,11 @@ pub(in crate::bench) async fn lead(
     Ok(figures)
 }
 
-/// The claim that an event shows bound.
-fn bound(event: &Value) -> Option<String> {
+/// The claim or volume that an event shows in a phase.
+fn in_phase(event: &Value, phase: &str) -> Option<String> {
     let object = &event["object"];
-    let bound = object["status"]["phase"] == "Bound";
-    let name = object["metadata"]["name"].as_str().filter(|_| bound)?;
+    let there = object["status"]["phase"] == phase;
+    let name = object["metadata"]["name"].as_str().filter(|_| there)?;
     Some(name.to_owned())
 }
 
@@ -358,8 +364,8 @@ mod tests {
     fn a_volume_has_arrived_when_the_right_node_is_told_of_it() {
         let places = HashMap::from([("v0".to_owned(), ("c0".to_owned(), 0))]);
         let here = |n: usize| node(n % 2);
-        assert_eq!(told(&event("node-0", &["v0", "x"]), &places, here), ["c0"]);
-        assert!(told(&event("node-1", &["v0"]), &places, here).is_empty());
-        assert!(told(&event("node-0", &[]), &places, here).is_empty());
+        assert_eq!(told(&event("berth-0", &["v0", "x"]), &places, here), ["c0"]);
+        assert!(told(&event("berth-1", &["v0"]), &places, here).is_empty());
+        assert!(told(&event("berth-0", &[]), &places, here).is_empty());
     }
 }

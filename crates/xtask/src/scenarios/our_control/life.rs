@@ -3,18 +3,23 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
-    kube,
-    scenarios::likeness::{Names, line, objects, rename, text},
-    stage::{ATTACHMENT, CLAIM, EVENT, NODE, POD, Stage, VOLUME},
+    scenarios::likeness::{Names, line, objects, plain, rename, text},
+    stage::{ATTACHMENT, ATTRIBUTES_CLASS, CLAIM, EVENT, NODE, POD, Stage, VOLUME},
 };
 
 /// Whose events are compared: those of the controllers that are replaced.
-const SOURCES: [&str; 2] = ["persistentvolume-controller", "attachdetach-controller"];
-/// Told only if a pod is seen before its node is chosen, or a provisioner is slow, which is a matter of luck.
-const LUCK: [&str; 2] = ["WaitForPodScheduled", "ExternalProvisioning"];
+const SOURCES: [&str; 4] = [
+    "persistentvolume-controller",
+    "attachdetach-controller",
+    "volume_expand",
+    "ephemeral_volume",
+];
+/// Told only if a pod is seen before its node is chosen, a provisioner is slow, or a scrubber is not
+/// through before its own events are read, which is a matter of luck.
+const LUCK: [&str; 3] = ["WaitForPodScheduled", "ExternalProvisioning", "RecyclerPod"];
 
 /// What there is of the life.
 pub(super) async fn likeness(stage: &Stage) -> Result<Value> {
@@ -26,8 +31,17 @@ pub(super) async fn likeness(stage: &Stage) -> Result<Value> {
         "volumes": objects(&life.volumes, &names),
         "attachments": objects(&life.attachments, &names),
         "attached": life.attached(&names),
+        "classes": objects(&life.classes, &names),
+        "scrubbers": life.scrubbers.iter().map(|pod| plain(&pod["spec"], &names)).collect::<Value>(),
         "events": told,
     }))
+}
+
+/// The pods that scrub volumes.
+pub(super) async fn scrubbers(stage: &Stage) -> Result<Vec<Value>> {
+    let mut pods = stage.list_in(POD, "default").await?;
+    pods.retain(|pod| text(pod, "/metadata/name").starts_with("recycler-for-"));
+    Ok(pods)
 }
 
 /// The uids of all objects of the life.
@@ -40,7 +54,10 @@ struct Life {
     pods: Vec<Value>,
     volumes: Vec<Value>,
     attachments: Vec<Value>,
-    node: Value,
+    /// Of attributes.
+    classes: Vec<Value>,
+    scrubbers: Vec<Value>,
+    nodes: Vec<Value>,
 }
 
 impl Life {
@@ -51,14 +68,15 @@ impl Life {
             volume["spec"]["csi"]["driver"] == *driver
                 || volume["metadata"]["labels"]["scenario"] == stage.namespace()
         });
-        let mut attachments = stage.list(ATTACHMENT).await?;
-        attachments.retain(|attachment| attachment["spec"]["attacher"] == *driver);
         Ok(Self {
             claims: stage.list(CLAIM).await?,
             pods: stage.list(POD).await?,
             volumes,
-            attachments,
-            node: stage.get(NODE, kube::NODE).await?.unwrap_or_default(),
+            // Nobody else attaches anything meanwhile.
+            attachments: stage.list(ATTACHMENT).await?,
+            classes: stage.list(ATTRIBUTES_CLASS).await?,
+            scrubbers: scrubbers(stage).await?,
+            nodes: stage.list(NODE).await?,
         })
     }
 
@@ -117,40 +135,58 @@ impl Life {
         names
     }
 
-    /// What the node is told to have, of this life.
+    /// What the nodes are told to have.
     fn attached(&self, names: &Names) -> Value {
-        let all = self.node["status"]["volumesAttached"].as_array();
-        let mut alike: Vec<String> = all
-            .into_iter()
-            .flatten()
-            .map(|one| rename(&text(one, "/name"), names))
-            .filter(|name| name.contains("'s handle"))
-            .collect();
-        alike.sort();
-        json!(alike)
+        let of = |node: &Value| {
+            let all = node["status"]["volumesAttached"].as_array();
+            let all = all.into_iter().flatten();
+            let mut alike: Vec<String> =
+                all.map(|one| rename(&text(one, "/name"), names)).collect();
+            alike.sort();
+            (text(node, "/metadata/name"), json!(alike))
+        };
+        self.nodes.iter().map(of).collect::<Map<_, _>>().into()
     }
 }
 
 async fn told(stage: &Stage, life: &Life, names: &Names) -> Result<BTreeSet<String>> {
     let uids = life.uids();
-    let events = stage.list(EVENT).await?;
+    let mut events = stage.list(EVENT).await?;
+    // Those of volumes.
+    events.extend(stage.list_in(EVENT, "default").await?);
     let ours = events.iter().filter(|event| {
         SOURCES.contains(&text(event, "/source/component").as_str())
             && !LUCK.contains(&text(event, "/reason").as_str())
             && uids.contains(&text(event, "/involvedObject/uid"))
     });
-    Ok(ours.map(|event| original(&line(event, names))).collect())
+    Ok(ours
+        .filter_map(|event| original(&line(event, names)))
+        .collect())
 }
 
-/// What the originals say, without what ours add behind it: what is there, and what would help.
-fn original(line: &str) -> String {
-    line.split("; ").next().unwrap_or_default().to_owned()
+/// What ours add behind the originals' words begins with one of these: what is there, and what would
+/// help.
+const ADDED: [&str; 4] = [
+    "; ",
+    ". It is attached to ",
+    " It belongs to ",
+    " (the volume has ",
+];
+/// What ours say where the originals say nothing.
+const OURS_ALONE: [&str; 1] = ["Normal FailedBinding persistentvolume-controller volume \""];
+
+/// What the originals say, without what ours add to it.
+fn original(line: &str) -> Option<String> {
+    let first = ADDED.iter().fold(line, |line, added| {
+        line.split(added).next().unwrap_or_default()
+    });
+    let alone = OURS_ALONE.iter().any(|alone| first.contains(alone));
+    (!alone).then(|| first.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenarios::likeness::plain;
 
     fn life(id: &str) -> Life {
         Life {
@@ -169,7 +205,12 @@ mod tests {
                 "metadata": {"name": format!("csi-{id}"), "uid": format!("{id}-attachment")},
                 "spec": {"source": {"persistentVolumeName": format!("pvc-{id}-claim")}},
             })],
-            node: json!({"status": {"volumesAttached": [{"name": format!("x^v-{id}")}]}}),
+            classes: Vec::new(),
+            scrubbers: Vec::new(),
+            nodes: vec![json!({
+                "metadata": {"name": "n"},
+                "status": {"volumesAttached": [{"name": format!("x^v-{id}")}]},
+            })],
         }
     }
 
