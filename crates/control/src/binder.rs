@@ -33,14 +33,33 @@ pub use work::{start, start_with};
 /// What the binder may be told.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What the pods that scrub volumes run: anything with `sh`, `find`, `ls` and `test`.
-    pub recycler_image: String,
+    /// How folders of hosts are scrubbed.
+    pub host_path: Scrubbing,
+    /// How folders of NFS servers are.
+    pub nfs: Scrubbing,
+}
+
+/// How volumes of a kind are scrubbed.
+#[derive(Debug, Clone)]
+pub struct Scrubbing {
+    /// The pod that does it: its first volume is replaced by what is to be scrubbed.
+    pub pod: serde_json::Value,
+    /// Seconds that it may run at least.
+    pub least: u32,
+    /// Seconds that it may run for each gibibyte.
+    pub per_gibibyte: u32,
 }
 
 impl Default for Config {
     fn default() -> Self {
+        let at_least = |least| Scrubbing {
+            pod: recycle::default_pod(),
+            least,
+            per_gibibyte: 30,
+        };
         Self {
-            recycler_image: "debian:stable-slim".to_owned(),
+            host_path: at_least(60),
+            nfs: at_least(300),
         }
     }
 }

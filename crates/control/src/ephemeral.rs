@@ -12,6 +12,7 @@ use orlop_model::{
 use orlop_runtime::{
     ApiError, Cache, Change, Cluster, EventType, Index, Outcome, Process, Queue, Recorder, work,
 };
+use prometheus_client::metrics::counter::Counter;
 use tracing::debug;
 
 use crate::{protection::claim::is_made_for, turn};
@@ -82,11 +83,26 @@ struct Ephemeral {
     pods: Cache<Pod>,
     claims: Cache<Claim>,
     pods_by_claim: Index<Pod>,
+    created: Counter,
+    failed: Counter,
 }
 
 /// Starts the role.
 pub fn start(process: &Process) {
     let claims = process.cache::<Claim>();
+    let (created, failed) = (Counter::default(), Counter::default());
+    let mut registry = process.metrics.registry();
+    registry.register(
+        "ephemeral_volume_controller_create",
+        "Number of PersistentVolumeClaim creation requests",
+        created.clone(),
+    );
+    registry.register(
+        "ephemeral_volume_controller_create_failures",
+        "Number of PersistentVolumeClaim creation requests that failed",
+        failed.clone(),
+    );
+    drop(registry);
     let pods = process.cache::<Pod>();
     let role = Ephemeral {
         cluster: process.cluster.clone(),
@@ -95,6 +111,8 @@ pub fn start(process: &Process) {
         pods_by_claim: pods.index(pod::BY_CLAIM, pod::claims_used),
         pods,
         claims,
+        created,
+        failed,
     };
     process.spawn("ephemeral", role.run());
 }
@@ -147,7 +165,9 @@ impl Ephemeral {
                         .say(&*pod, EventType::Warning, "FailedBinding", message);
                 }
                 Decision::Create(claim) => {
-                    let made = self.cluster.create(&*claim).await?;
+                    self.created.inc();
+                    let made = self.cluster.create(&*claim).await;
+                    let made = made.inspect_err(|_| _ = self.failed.inc())?;
                     debug!(pod = %key, claim = %made.key(), "claim made for a pod");
                     self.claims.absorb(made);
                 }

@@ -60,7 +60,7 @@ pub(crate) enum Command {
     /// all is owned, 1 if not, 2 if that could not be found out.
     Leaks(crate::leaks::Leaky),
     /// Run the pod scheduler against a cluster.
-    Scheduler(Cluster),
+    Scheduler(Replica),
     /// Run a node: register drivers, mount volumes, run pods, against a cluster.
     Node(Node),
     /// Offer this node's local disks as persistent volumes, and clean them when they are given back.
@@ -363,19 +363,67 @@ pub(crate) struct Cluster {
     /// A kubeconfig; without one, `$KUBECONFIG`, the home folder's or the pod's service account.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+/// How a controller runs of which there may be several.
+#[derive(Debug, Args)]
+pub(crate) struct Replica {
+    #[command(flatten)]
+    pub(crate) cluster: Cluster,
     /// Work only while holding a lease.
-    #[arg(long)]
+    #[arg(long, alias = "leader-elect")]
     pub(crate) leader_election: bool,
     /// The lease's namespace.
-    #[arg(long, default_value = "kube-system", value_name = "NAMESPACE")]
+    #[arg(
+        long,
+        alias = "leader-elect-resource-namespace",
+        default_value = "kube-system",
+        value_name = "NAMESPACE"
+    )]
     pub(crate) leader_election_namespace: String,
+    /// How long a lease holds without renewal: until then nobody takes it over.
+    #[arg(
+        long,
+        alias = "leader-elect-lease-duration",
+        default_value = "15s",
+        value_parser = duration,
+        value_name = "DURATION"
+    )]
+    pub(crate) leader_election_lease_duration: Duration,
+    /// How long a leader tries to renew it before it gives up.
+    #[arg(
+        long,
+        alias = "leader-elect-renew-deadline",
+        default_value = "10s",
+        value_parser = duration,
+        value_name = "DURATION"
+    )]
+    pub(crate) leader_election_renew_deadline: Duration,
+    /// How long to wait between two tries to get or renew it.
+    #[arg(
+        long,
+        alias = "leader-elect-retry-period",
+        default_value = "5s",
+        value_parser = duration,
+        value_name = "DURATION"
+    )]
+    pub(crate) leader_election_retry_period: Duration,
+    /// Where metrics and health are served: /metrics, /healthz, /healthz/leader-election. Such as
+    /// 127.0.0.1:8080, or :8080 for everywhere; without it, nowhere.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) http_endpoint: Option<String>,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let read = crate::dropin::duration::parse(text).filter(|read| !read.is_zero());
+    read.ok_or_else(|| "use a duration above zero such as 15s or 1m30s".to_owned())
 }
 
 /// `orlop control`.
 #[derive(Debug, Args)]
 pub(crate) struct Control {
     #[command(flatten)]
-    pub(crate) cluster: Cluster,
+    pub(crate) replica: Replica,
     /// Which to run: binder, attach-detach, protection, ephemeral, expand; `*` for all, `-NAME` for all
     /// but one. By name only: statefulset, deployment, replicaset, daemonset, job, which need
     /// the rules of deploy/rbac/workloads.yaml besides.
@@ -400,6 +448,32 @@ pub(crate) struct Control {
         value_name = "BOOL"
     )]
     pub(crate) disable_force_detach_on_timeout: bool,
+    #[command(flatten)]
+    pub(crate) recycler: Recycler,
+}
+
+/// How volumes whose reclaim policy is Recycle are scrubbed; kube-controller-manager's flags.
+#[derive(Debug, Args)]
+pub(crate) struct Recycler {
+    /// A Pod as YAML or JSON, the pattern of those that scrub host-path volumes. Its first volume is
+    /// replaced by the one that is scrubbed.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pv_recycler_pod_template_filepath_hostpath: Option<PathBuf>,
+    /// Seconds that such a pod may run at least.
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    pub(crate) pv_recycler_minimum_timeout_hostpath: u32,
+    /// Seconds that it may run for each gibibyte.
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    pub(crate) pv_recycler_timeout_increment_hostpath: u32,
+    /// The same for NFS volumes.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pv_recycler_pod_template_filepath_nfs: Option<PathBuf>,
+    /// Seconds that such a pod may run at least.
+    #[arg(long, default_value_t = 300, value_name = "SECONDS")]
+    pub(crate) pv_recycler_minimum_timeout_nfs: u32,
+    /// Seconds that it may run for each gibibyte.
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    pub(crate) pv_recycler_increment_timeout_nfs: u32,
 }
 
 /// Flags as the Go sidecars take them, read by `dropin`.

@@ -1,55 +1,70 @@
 //! The same roles, each as a process of its own, against any Kubernetes API server.
 
-use std::sync::Arc;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::{Context, Result, bail};
+use orlop_control::{
+    attach_detach,
+    binder::{self, Scrubbing},
+};
 use orlop_csi::metrics::{Metrics as CallMetrics, Side};
 use orlop_host::sandbox::ShimCommand;
 use orlop_model::Key;
 use orlop_node::{
     CriRunner, HostRunner, Layout, NodeConfig, Runner, Seams, SocketDrivers, SocketRegistrations,
 };
-use orlop_runtime::{Clock, Election, Process};
+use orlop_runtime::{Clock, Election, Process, Renewal};
+use serde_json::Value;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::{api, cli, controllers::choose_also, endpoint, nodes, up::preflight, up::terminated};
+use crate::{
+    api, cli,
+    controllers::choose_also,
+    dropin::Standing,
+    endpoint::{self, Endpoint, Health},
+    nodes,
+    up::preflight,
+    up::terminated,
+};
 
-type StartController = fn(&Process);
+type StartController<'s> = &'s dyn Fn(&Process);
 
-/// What `orlop control` runs.
-const CONTROL: [(&str, StartController); 5] = [
-    ("binder", orlop_control::binder::start),
-    ("attach-detach", orlop_control::attach_detach::start),
-    ("protection", orlop_control::protection::start),
-    ("ephemeral", orlop_control::ephemeral::start),
-    ("expand", orlop_control::expand::start),
-];
-
-/// What it runs besides if it is asked for by name: on a cluster these are
+/// What `orlop control` runs besides if it is asked for by name: on a cluster these are
 /// kube-controller-manager's.
-const WORKLOADS: [(&str, StartController); 5] = [
-    ("statefulset", orlop_workloads::stateful_set::start),
-    ("deployment", orlop_workloads::deployment::start),
-    ("replicaset", orlop_workloads::replica_set::start),
-    ("daemonset", orlop_workloads::daemon_set::start),
-    ("job", orlop_workloads::job::start),
+const WORKLOADS: [(&str, StartController<'static>); 5] = [
+    ("statefulset", &orlop_workloads::stateful_set::start),
+    ("deployment", &orlop_workloads::deployment::start),
+    ("replicaset", &orlop_workloads::replica_set::start),
+    ("daemonset", &orlop_workloads::daemon_set::start),
+    ("job", &orlop_workloads::job::start),
 ];
 
 pub(crate) async fn control(args: cli::Control) -> Result<()> {
     let cli::Control {
-        cluster,
+        replica,
         controllers,
         disable_force_detach_on_timeout,
+        recycler,
     } = args;
-    let mut control = CONTROL;
-    if !disable_force_detach_on_timeout {
-        let mut all = control.iter_mut();
-        if let Some((_, start)) = all.find(|(name, _)| *name == "attach-detach") {
-            *start = orlop_control::attach_detach::start_forcing;
-        }
-    }
+    let config = binding(&recycler)?;
+    let binder = |process: &Process| binder::start_with(process, config.clone());
+    let attach_detach = match disable_force_detach_on_timeout {
+        true => attach_detach::start,
+        false => attach_detach::start_forcing,
+    };
+    let control: [(&str, StartController<'_>); 5] = [
+        ("binder", &binder),
+        ("attach-detach", &attach_detach),
+        ("protection", &orlop_control::protection::start),
+        ("ephemeral", &orlop_control::ephemeral::start),
+        ("expand", &orlop_control::expand::start),
+    ];
     let chosen = choose_also(&controllers, &control, &WORKLOADS)?;
-    let process = connect(&cluster).await?;
-    lead(&process, &cluster, "orlop-control", || {
+    let process = connect(&replica.cluster).await?;
+    lead(&process, &replica, "orlop-control", || {
         for start in chosen {
             start(&process);
         }
@@ -57,8 +72,44 @@ pub(crate) async fn control(args: cli::Control) -> Result<()> {
     .await
 }
 
-pub(crate) async fn scheduler(args: cli::Cluster) -> Result<()> {
-    let process = connect(&args).await?;
+/// What the binder is told by its flags.
+fn binding(flags: &cli::Recycler) -> Result<binder::Config> {
+    let default = binder::Config::default();
+    let pod = |file: &Option<PathBuf>, default: Value| match file {
+        Some(file) => pattern(file).with_context(|| {
+            let file = file.display();
+            format!("{file} can't be the pattern of pods that scrub volumes")
+        }),
+        None => Ok(default),
+    };
+    Ok(binder::Config {
+        host_path: Scrubbing {
+            pod: pod(
+                &flags.pv_recycler_pod_template_filepath_hostpath,
+                default.host_path.pod,
+            )?,
+            least: flags.pv_recycler_minimum_timeout_hostpath,
+            per_gibibyte: flags.pv_recycler_timeout_increment_hostpath,
+        },
+        nfs: Scrubbing {
+            pod: pod(
+                &flags.pv_recycler_pod_template_filepath_nfs,
+                default.nfs.pod,
+            )?,
+            least: flags.pv_recycler_minimum_timeout_nfs,
+            per_gibibyte: flags.pv_recycler_increment_timeout_nfs,
+        },
+    })
+}
+
+fn pattern(file: &Path) -> Result<Value> {
+    let text = std::fs::read_to_string(file).context("it can't be read")?;
+    let pod: Value = serde_saphyr::from_str(&text).context("it is neither YAML nor JSON")?;
+    binder::recycle::pattern(&pod).map_err(anyhow::Error::msg)
+}
+
+pub(crate) async fn scheduler(args: cli::Replica) -> Result<()> {
+    let process = connect(&args.cluster).await?;
     lead(&process, &args, "orlop-scheduler", || {
         orlop_scheduler::start(&process)
     })
@@ -141,10 +192,12 @@ async fn connect(args: &cli::Cluster) -> Result<Process> {
 /// Works until the end is asked for; with an election, only while leading.
 pub(crate) async fn lead(
     process: &Process,
-    args: &cli::Cluster,
+    args: &cli::Replica,
     lease: &str,
     start: impl FnOnce(),
 ) -> Result<()> {
+    let standing = Standing::register(&process.metrics);
+    let _served = serve(process, args, &standing).await?;
     let stop = terminated();
     tokio::pin!(stop);
     if !args.leader_election {
@@ -153,17 +206,25 @@ pub(crate) async fn lead(
         process.kill();
         return Ok(());
     }
-    let election = Election::new(
-        Key::namespaced(&args.leader_election_namespace, lease),
-        crate::identity::this_process(),
-    );
+    let election = Election {
+        duration: args.leader_election_lease_duration,
+        renew_deadline: args.leader_election_renew_deadline,
+        retry: args.leader_election_retry_period,
+        ..Election::new(
+            Key::namespaced(&args.leader_election_namespace, lease),
+            crate::identity::this_process(),
+        )
+    };
+    standing.set(&election.lease, None);
     tokio::select! {
         () = election.win(&process.cluster, &process.clock) => {}
         () = &mut stop => return Ok(()),
     }
+    standing.renewed(&election.lease, Renewal::AtOnce);
     start();
+    let renewed = |renewal| standing.renewed(&election.lease, renewal);
     let outcome = tokio::select! {
-        lost = election.hold(&process.cluster, &process.clock) => Err(lost),
+        lost = election.hold_telling(&process.cluster, &process.clock, renewed) => Err(lost),
         () = &mut stop => Ok(()),
     };
     process.kill();
@@ -172,4 +233,24 @@ pub(crate) async fn lead(
         Err(lost) => bail!(lost),
         Ok(()) => Ok(election.resign(&process.cluster).await?),
     }
+}
+
+/// Serves metrics and health where that was asked for.
+async fn serve(
+    process: &Process,
+    args: &cli::Replica,
+    standing: &Standing,
+) -> Result<Option<AbortOnDropHandle<()>>> {
+    let Some(address) = &args.http_endpoint else {
+        return Ok(None);
+    };
+    let (standing, duration) = (standing.clone(), args.leader_election_lease_duration);
+    let endpoint = Endpoint::default()
+        .metrics("/metrics", process.metrics.clone())
+        .health("/healthz", || async { Health::Ok })
+        .health("/healthz/leader-election", move || {
+            let health = standing.health(duration);
+            async move { health }
+        });
+    Ok(Some(endpoint.serve(address).await?))
 }

@@ -1,15 +1,20 @@
 //! What attach-detach tells of itself: kube-controller-manager's metrics, by their names, and how
 //! long the oldest wish has waited.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use orlop_model::{Pod, VolumeAttachment, migration};
-use orlop_runtime::{Clock, Process};
+use orlop_runtime::{Change, Clock, Process};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
-    metrics::{MetricType, family::Family, gauge::ConstGauge, gauge::Gauge},
+    metrics::{MetricType, family::Family, gauge::ConstGauge, gauge::Gauge, histogram::Histogram},
 };
+use tokio::time::Instant;
 
 use super::{actual, decide::Force, work::Known};
 
@@ -35,22 +40,94 @@ struct Operation {
     operation: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    volume_plugin: String,
+    operation_name: &'static str,
+    status: &'static str,
+    migrated: &'static str,
+}
+
 #[derive(Clone)]
 pub(super) struct Metrics {
     // The name has no `_total`, which a counter would get here.
     forced: Family<Reason, Gauge>,
+    took: Family<Ended, Histogram, fn() -> Histogram>,
+    /// Since when attachments are on their way to be made, or to go, by uid.
+    begun: Arc<Mutex<BTreeMap<String, Instant>>>,
+}
+
+fn seconds() -> Histogram {
+    let buckets = [
+        0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0,
+    ];
+    Histogram::new(buckets)
+}
+
+/// What an attachment waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Attaching,
+    Attached,
+    Detaching,
+}
+
+fn stage(attachment: &VolumeAttachment) -> Stage {
+    match (
+        attachment.metadata.is_deleting(),
+        attachment.status.attached,
+    ) {
+        (true, _) => Stage::Detaching,
+        (false, true) => Stage::Attached,
+        (false, false) => Stage::Attaching,
+    }
+}
+
+/// What ended with a change, and how: its operation and its status, as the original names them.
+fn ended(change: &Change<'_, VolumeAttachment>) -> Option<(&'static str, &'static str)> {
+    const DONE: &str = "success";
+    const FAILED: &str = "fail-unknown";
+    match change {
+        Change::Deleted(_) => Some(("volume_detach", DONE)),
+        Change::Applied { old, new } => {
+            let old = (*old)?;
+            match (stage(old), stage(new)) {
+                (Stage::Attaching, Stage::Attached) => Some(("volume_attach", DONE)),
+                (Stage::Attaching, Stage::Attaching)
+                    if new.status.attach_error.is_some()
+                        && new.status.attach_error != old.status.attach_error =>
+                {
+                    Some(("volume_attach", FAILED))
+                }
+                (Stage::Detaching, Stage::Detaching)
+                    if new.status.detach_error.is_some()
+                        && new.status.detach_error != old.status.detach_error =>
+                {
+                    Some(("volume_detach", FAILED))
+                }
+                _ => None,
+            }
+        }
+    }
 }
 
 impl Metrics {
     pub(super) fn register(process: &Process, known: &Known) -> Self {
         let metrics = Self {
             forced: Family::default(),
+            took: Family::new_with_constructor(seconds),
+            begun: Arc::default(),
         };
         let mut registry = process.metrics.registry();
         registry.register(
             "attach_detach_controller_attachdetach_controller_forced_detaches",
             "Number of times the A/D Controller performed a forced detach",
             metrics.forced.clone(),
+        );
+        registry.register(
+            "storage_operation_duration_seconds",
+            "Storage operation duration",
+            metrics.took.clone(),
         );
         registry.register_collector(Box::new(Standings {
             known: known.clone(),
@@ -59,12 +136,53 @@ impl Metrics {
         metrics
     }
 
+    /// Takes in what became of an attachment. What was under way before us is timed from our start.
+    pub(super) fn attachment_changed(&self, change: &Change<'_, VolumeAttachment>) {
+        let attachment = change.object();
+        let uid = &attachment.metadata.uid;
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((operation_name, status)) = ended(change)
+            && let Some(since) = begun.remove(uid)
+        {
+            let migrated = match attachment.spec.source.inline_volume_spec {
+                Some(_) => "true",
+                None => "false",
+            };
+            let ended = Ended {
+                volume_plugin: plugin(&attachment.spec.attacher),
+                operation_name,
+                status,
+                migrated,
+            };
+            let took = since.elapsed().as_secs_f64();
+            self.took.get_or_create(&ended).observe(took);
+        }
+        let deleted = matches!(change, Change::Deleted(_));
+        match stage(attachment) {
+            Stage::Attached => drop(begun.remove(uid)),
+            _ if deleted => drop(begun.remove(uid)),
+            Stage::Detaching if !was_leaving(change) => {
+                begun.insert(uid.clone(), Instant::now());
+            }
+            Stage::Attaching | Stage::Detaching => {
+                begun.entry(uid.clone()).or_insert_with(Instant::now);
+            }
+        }
+    }
+
     pub(super) fn forced(&self, force: Force) {
         let reason = match force {
             Force::OutOfService => "out-of-service",
             Force::Timeout => "timeout",
         };
         self.forced.get_or_create(&Reason { reason }).inc();
+    }
+}
+
+fn was_leaving(change: &Change<'_, VolumeAttachment>) -> bool {
+    match change {
+        Change::Applied { old, .. } => old.is_some_and(|old| stage(old) == Stage::Detaching),
+        Change::Deleted(_) => true,
     }
 }
 

@@ -134,6 +134,7 @@ impl AttachDetach {
     }
 
     fn attachment_changed(&self, change: &Change<'_, VolumeAttachment>) {
+        self.metrics.attachment_changed(change);
         let attachment = change.object();
         let (uid, node) = (&attachment.metadata.uid, &attachment.spec.node_name);
         let gone = matches!(change, Change::Deleted(_));

@@ -19,7 +19,7 @@ use std::{sync::Arc, time::Duration};
 use orlop_model::{Key, Pod, PodPhase, Volume, well_known};
 use serde_json::{Value, json};
 
-use super::News;
+use super::{Config, News, Scrubbing};
 
 /// Where recyclers run.
 const NAMESPACE: &str = "default";
@@ -38,6 +38,8 @@ pub struct View {
     pub age: Duration,
     /// How long to rest after a failure.
     pub rest: Option<Duration>,
+    /// How volumes are scrubbed.
+    pub config: Arc<Config>,
 }
 
 /// The next step of a recycling.
@@ -91,10 +93,10 @@ pub fn is_stray(pod: &Pod, volume: Option<&Volume>) -> bool {
 /// Decides what a recycling needs next.
 pub fn decide(view: &View) -> Step {
     let volume = &*view.volume;
-    if source(volume).is_none() {
+    let Some(source) = source(volume, &view.config) else {
         let why = "No recycler plugin found for the volume!";
         return Step::Fail(News::warning("VolumeFailedRecycle", why));
-    }
+    };
     let recorded = volume.metadata.annotation(well_known::RECYCLER);
     let Some(pod) = &view.pod else {
         return match view.rest {
@@ -118,7 +120,7 @@ pub fn decide(view: &View) -> Step {
         PodPhase::Succeeded => Step::Done,
         PodPhase::Failed => Step::FailAndDelete(failed(&why_it_failed(pod))),
         PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => {
-            let most = patience(volume);
+            let most = source.patience(volume);
             match most.checked_sub(view.age) {
                 Some(rest) if !rest.is_zero() => Step::Wait(rest),
                 _ => Step::FailAndDelete(failed("recycler pod did not end in time")),
@@ -151,72 +153,108 @@ fn failed(why: &str) -> News {
     News::warning("VolumeFailedRecycle", why)
 }
 
-/// What a pod sees of something that can be scrubbed, and how long that may take at least.
-struct Source {
+/// What a pod sees of something that can be scrubbed, and how that is done.
+struct Source<'c> {
     volume: Value,
-    least: i64,
+    scrubbing: &'c Scrubbing,
 }
 
-fn source(volume: &Volume) -> Option<Source> {
+fn source<'c>(volume: &Volume, config: &'c Config) -> Option<Source<'c>> {
     let spec = &volume.spec;
-    let (volume, least) = match (&spec.host_path, &spec.nfs) {
-        (Some(folder), _) => (json!({"hostPath": {"path": folder.path}}), 60),
+    let (volume, scrubbing) = match (&spec.host_path, &spec.nfs) {
+        (Some(folder), _) => (
+            json!({"hostPath": {"path": folder.path}}),
+            &config.host_path,
+        ),
         (None, Some(nfs)) => {
             let source = json!({"server": nfs.server, "path": nfs.path});
-            (json!({ "nfs": source }), 300)
+            (json!({ "nfs": source }), &config.nfs)
         }
         (None, None) => return None,
     };
-    Some(Source { volume, least })
+    Some(Source { volume, scrubbing })
 }
 
-/// Seconds that a pod may run: so many for each gibibyte, and never less than the least.
-fn deadline(volume: &Volume, least: i64) -> i64 {
-    const SECONDS: i64 = 30;
-    let gibibytes = volume.capacity_bytes() >> 30;
-    least.max(gibibytes.saturating_mul(SECONDS))
+impl Source<'_> {
+    /// Seconds that a pod may run: so many for each gibibyte, and never less than the least.
+    fn deadline(&self, volume: &Volume) -> i64 {
+        let gibibytes = volume.capacity_bytes() >> 30;
+        let all = gibibytes.saturating_mul(self.scrubbing.per_gibibyte.into());
+        all.max(self.scrubbing.least.into())
+    }
+
+    /// How long the pod is waited for: what it may run, and a while to be placed and started. The
+    /// node ends it at its deadline; this is for one that nobody ends, or nobody starts.
+    fn patience(&self, volume: &Volume) -> Duration {
+        const STARTING: u64 = 300;
+        Duration::from_secs(self.deadline(volume).unsigned_abs() + STARTING)
+    }
 }
 
-/// How long the pod is waited for: what it may run, and a while to be placed and started. The
-/// node ends it at its deadline; this is for one that nobody ends, or nobody starts.
-fn patience(volume: &Volume) -> Duration {
-    const STARTING: u64 = 300;
-    let runs = source(volume).map_or(0, |source| deadline(volume, source.least));
-    Duration::from_secs(runs.unsigned_abs() + STARTING)
-}
-
-/// The pod that scrubs a volume, if it can be scrubbed.
-pub fn scrubber(volume: &Volume, image: &str) -> Option<Value> {
+/// The pod that scrubs where nothing else was said: any image with `sh`, `find`, `ls` and `test`.
+pub fn default_pod() -> Value {
     const SCRIPT: &str = "test -e /scrub && find /scrub -mindepth 1 -delete && \
                           test -z \"$(ls -A /scrub)\" || exit 1";
-    let source = source(volume)?;
-    let key = pod_key(&volume.metadata.name);
-    let mut folder = source.volume;
-    folder["name"] = json!("vol");
-    let mut spec = json!({
+    json!({"spec": {
         "restartPolicy": "Never",
-        "schedulingGates": [{"name": well_known::RECYCLER}],
-        "activeDeadlineSeconds": deadline(volume, source.least),
-        "volumes": [folder],
+        "volumes": [{"name": "vol"}],
         "containers": [{
             "name": "pv-recycler",
-            "image": image,
+            "image": "debian:stable-slim",
             "command": ["/bin/sh"],
             "args": ["-c", SCRIPT],
             "volumeMounts": [{"name": "vol", "mountPath": "/scrub"}],
         }],
-    });
+    }})
+}
+
+/// A pod of a person's, as a pattern for those that scrub; or what is wrong with it.
+pub fn pattern(pod: &Value) -> Result<Value, String> {
+    let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str);
+    if text("/kind") != Some("Pod") || text("/apiVersion") != Some("v1") {
+        return Err("it is no Pod of v1".to_owned());
+    }
+    if let Some(other) = text("/metadata/namespace").filter(|name| *name != NAMESPACE) {
+        return Err(format!(
+            "its namespace is {other:?}; recyclers run in {NAMESPACE:?}: leave it out"
+        ));
+    }
+    if text("/spec/volumes/0/name").is_none() {
+        return Err(
+            "spec.volumes must have one volume at least: the first is replaced by the one that is \
+             scrubbed"
+                .to_owned(),
+        );
+    }
+    let kept = |name: &str| pod["metadata"].get(name).cloned().unwrap_or_default();
+    Ok(json!({
+        "metadata": {"labels": kept("labels"), "annotations": kept("annotations")},
+        "spec": pod["spec"],
+    }))
+}
+
+/// The pod that scrubs a volume, if it can be scrubbed.
+pub fn scrubber(volume: &Volume, config: &Config) -> Option<Value> {
+    let source = source(volume, config)?;
+    let key = pod_key(&volume.metadata.name);
+    let mut pod = source.scrubbing.pod.clone();
+    pod["metadata"]["name"] = json!(key.name);
+    pod["metadata"]["namespace"] = json!(key.namespace);
+    let deadline = source.deadline(volume);
+    let spec = &mut pod["spec"];
+    spec["schedulingGates"] = json!([{"name": well_known::RECYCLER}]);
+    spec["activeDeadlineSeconds"] = json!(deadline);
+    let name = spec["volumes"][0]["name"].take();
+    spec["volumes"][0] = source.volume;
+    spec["volumes"][0]["name"] = name;
     // A folder of another node is another folder.
     let reach = volume.spec.node_affinity.as_ref();
     if let Some(required) = reach.and_then(|reach| reach.required.as_ref()) {
-        spec["affinity"] = json!({"nodeAffinity": {
+        spec["affinity"]["nodeAffinity"] = json!({
             "requiredDuringSchedulingIgnoredDuringExecution": required,
-        }});
+        });
     }
-    Some(json!({
-        "metadata": {"name": key.name, "namespace": key.namespace},
-        "spec": spec,
-    }))
+    Some(pod)
 }
 
 #[cfg(test)]

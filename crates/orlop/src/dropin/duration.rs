@@ -15,7 +15,7 @@ const UNITS: [(&str, f64); 8] = [
 ];
 
 /// Reads a duration. A negative one is none at all: no timer of ours can be set into the past.
-pub(super) fn parse(text: &str) -> Option<Duration> {
+pub(crate) fn parse(text: &str) -> Option<Duration> {
     let (negative, mut rest) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
         b'+' => (false, &text[1..]),

@@ -22,7 +22,7 @@ const TOLERANCE: Duration = Duration::from_secs(20);
 
 /// How leading goes, as others may ask.
 #[derive(Clone, Default)]
-pub(super) struct Standing {
+pub(crate) struct Standing {
     /// When the lease was last renewed, while leading.
     renewed: Arc<Mutex<Option<Instant>>>,
     status: Family<Name, Gauge>,
@@ -36,7 +36,7 @@ struct Name {
 
 impl Standing {
     /// As the registry shows it.
-    pub(super) fn register(metrics: &Metrics) -> Self {
+    pub(crate) fn register(metrics: &Metrics) -> Self {
         let standing = Self::default();
         metrics.registry().register(
             "leader_election_master_status",
@@ -52,7 +52,7 @@ impl Standing {
         standing
     }
 
-    fn renewed(&self, lease: &Key, renewal: Renewal) {
+    pub(crate) fn renewed(&self, lease: &Key, renewal: Renewal) {
         let name = Name {
             name: lease.name.clone(),
         };
@@ -61,7 +61,7 @@ impl Standing {
         self.set(lease, Some(Instant::now()));
     }
 
-    fn set(&self, lease: &Key, renewed: Option<Instant>) {
+    pub(crate) fn set(&self, lease: &Key, renewed: Option<Instant>) {
         let name = Name {
             name: lease.name.clone(),
         };
@@ -72,7 +72,7 @@ impl Standing {
     }
 
     /// Whether a leader still renews its lease. Who doesn't lead is well.
-    pub(super) fn health(&self, duration: Duration) -> Health {
+    pub(crate) fn health(&self, duration: Duration) -> Health {
         let renewed = *self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
         match renewed {
             Some(at) if at.elapsed() > duration + TOLERANCE => {

@@ -2,7 +2,7 @@
 //!
 //! Called by one of their names, as the program or as its first word, we are that program.
 
-mod duration;
+pub(crate) mod duration;
 mod flags;
 mod lead;
 mod liveness;
@@ -18,6 +18,7 @@ use std::{path::Path, process::ExitCode};
 use anyhow::Result;
 
 use flags::{Dialect, Flag, Given, Stop, parse, usage};
+pub(crate) use lead::Standing;
 use programs::{CONTROLLERS, Program, Role, Together};
 use settings::View;
 pub(crate) use voice::as_loud_as;

@@ -27,6 +27,7 @@ fn view(volume: Volume, pod: Option<Pod>) -> View {
         pod: pod.map(Arc::new),
         age: Duration::ZERO,
         rest: None,
+        config: Arc::default(),
     }
 }
 
@@ -71,7 +72,7 @@ fn a_volume_is_scrubbed_by_a_pod_that_is_on_record() {
 
 #[test]
 fn a_pod_is_placed_only_once_it_is_on_record() {
-    let body = scrubber(&released(), "i").unwrap();
+    let body = scrubber(&released(), &Config::default()).unwrap();
     let gates = &body["spec"]["schedulingGates"];
     let mut gated = pod("u1", "Pending");
     gated.spec.scheduling_gates = gates.as_array().unwrap().clone();
@@ -133,14 +134,14 @@ fn only_folders_of_hosts_and_nfs_servers_can_be_scrubbed() {
     volume.spec.host_path = None;
     let step = decide(&view(volume.clone(), None));
     assert_eq!(failure(step), "No recycler plugin found for the volume!");
-    assert_eq!(scrubber(&volume, "i"), None);
+    assert_eq!(scrubber(&volume, &Config::default()), None);
     volume.spec.nfs = Some(orlop_model::volume::NfsSource {
         server: "s".into(),
         path: "/exports/vol".into(),
         read_only: false,
     });
     assert_eq!(decide(&view(volume.clone(), None)), Step::Scrub);
-    let pod = scrubber(&volume, "i").unwrap();
+    let pod = scrubber(&volume, &Config::default()).unwrap();
     let nfs = json!({"server": "s", "path": "/exports/vol"});
     assert_eq!(
         pod["spec"]["volumes"][0],
@@ -152,7 +153,7 @@ fn only_folders_of_hosts_and_nfs_servers_can_be_scrubbed() {
 #[test]
 fn the_pod_runs_where_the_volume_is_and_longer_for_a_larger_one() {
     let mut volume = released();
-    let pod = scrubber(&volume, "i").unwrap();
+    let pod = scrubber(&volume, &Config::default()).unwrap();
     assert_eq!(pod["metadata"]["name"], "recycler-for-vol");
     assert_eq!(pod["metadata"]["namespace"], "default");
     assert_eq!(pod["spec"]["activeDeadlineSeconds"], 60);
@@ -165,7 +166,7 @@ fn the_pod_runs_where_the_volume_is_and_longer_for_a_larger_one() {
     volume.spec.capacity = serde_json::from_value(json!({"storage": "10Gi"})).unwrap();
     volume.spec.node_affinity =
         serde_json::from_value(json!({"required": {"nodeSelectorTerms": terms}})).unwrap();
-    let pod = scrubber(&volume, "i").unwrap();
+    let pod = scrubber(&volume, &Config::default()).unwrap();
     assert_eq!(pod["spec"]["activeDeadlineSeconds"], 300);
     let required =
         &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
@@ -179,4 +180,53 @@ fn a_pods_name_tells_its_volume_in_its_namespace_alone() {
     assert_eq!(pod_key("vol").to_string(), "default/recycler-for-vol");
     pod.metadata.namespace = "elsewhere".into();
     assert_eq!(volume_of(&pod), None);
+}
+
+#[test]
+fn a_pattern_of_a_persons_is_filled_in_and_one_that_can_not_work_is_refused() {
+    let own = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"generateName": "mine-", "labels": {"app": "scrub"}},
+        "spec": {
+            "affinity": {"podAffinity": {}}, "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "c", "image": "mine", "command": ["scrub"]}],
+            "volumes": [{"name": "there", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}],
+        },
+    });
+    let config = Config {
+        host_path: Scrubbing {
+            pod: pattern(&own).unwrap(),
+            least: 7,
+            per_gibibyte: 9,
+        },
+        ..Config::default()
+    };
+    let mut volume = released();
+    volume.spec.capacity = serde_json::from_value(json!({"storage": "2Gi"})).unwrap();
+    let pod = scrubber(&volume, &config).unwrap();
+    assert_eq!(pod["metadata"]["name"], "recycler-for-vol");
+    assert_eq!(pod["metadata"].get("generateName"), None);
+    assert_eq!(pod["metadata"]["labels"]["app"], "scrub");
+    assert_eq!(pod["spec"]["containers"][0]["image"], "mine");
+    assert_eq!(pod["spec"]["activeDeadlineSeconds"], 18);
+    let volumes = &pod["spec"]["volumes"];
+    assert_eq!(
+        volumes[0],
+        json!({"name": "there", "hostPath": {"path": "/srv/vol"}})
+    );
+    assert_eq!(volumes[1]["name"], "tmp");
+    for (pointer, wrong, why) in [
+        ("/kind", json!("Deployment"), "no Pod"),
+        ("/spec/volumes", json!([]), "spec.volumes"),
+        (
+            "/metadata",
+            json!({"namespace": "kube-system"}),
+            "\"kube-system\"",
+        ),
+    ] {
+        let mut own = own.clone();
+        *own.pointer_mut(pointer).unwrap() = wrong;
+        let refused = pattern(&own).unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
 }

@@ -91,6 +91,7 @@ impl Binder {
             users: self.users(&live),
             age: pod.as_ref().map_or(Duration::ZERO, |pod| self.age(pod)),
             rest: self.recyclings.rest(name),
+            config: self.config.clone(),
             volume: Arc::new(live),
             pod,
         };
@@ -151,8 +152,7 @@ impl Binder {
     }
 
     async fn scrub(&self, volume: &Volume) -> Result<(), ApiError> {
-        let image = &self.config.recycler_image;
-        let Some(body) = recycle::scrubber(volume, image) else {
+        let Some(body) = recycle::scrubber(volume, &self.config) else {
             return Ok(());
         };
         let pod: Pod = self.cluster.create_json(&body).await?;
