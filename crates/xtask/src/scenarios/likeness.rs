@@ -24,6 +24,8 @@ const PASSING: [&str; 10] = [
     "generation",
     "time",
 ];
+/// What annotations begin with that our binder writes for itself.
+const NOTES: &str = "binder.orlop.dev/";
 /// How long nothing must have changed before it counts as settled.
 const STILL: Duration = Duration::from_secs(3);
 
@@ -130,7 +132,7 @@ pub(super) fn plain(value: &Value, names: &Names) -> Value {
     match value {
         Value::Object(members) => members
             .iter()
-            .filter(|(name, _)| !PASSING.contains(&name.as_str()))
+            .filter(|(name, _)| !PASSING.contains(&name.as_str()) && !name.starts_with(NOTES))
             .map(|(name, member)| (rename(name, names), plain(member, names)))
             .filter(|(_, member)| *member != json!([]))
             .collect::<Map<_, _>>()

@@ -104,6 +104,10 @@ impl Life {
             let name = text(object, "/metadata/name");
             names.insert(text(object, "/metadata/uid"), format!("uid of {name}"));
         }
+        for class in &self.classes {
+            let name = text(class, "/metadata/name");
+            names.insert(text(class, "/metadata/uid"), format!("uid of {name}"));
+        }
         for volume in &self.volumes {
             let claim = text(volume, "/spec/claimRef/name");
             let name = text(volume, "/metadata/name");
@@ -173,7 +177,11 @@ const ADDED: [&str; 4] = [
     " (the volume has ",
 ];
 /// What ours say where the originals say nothing.
-const OURS_ALONE: [&str; 1] = ["Normal FailedBinding persistentvolume-controller volume \""];
+const OURS_ALONE: [&str; 2] = [
+    "Normal FailedBinding persistentvolume-controller volume \"",
+    // The pods that had it are gone since.
+    "Volume is already exclusively attached to one node",
+];
 
 /// What the originals say, without what ours add to it.
 fn original(line: &str) -> Option<String> {
