@@ -386,7 +386,7 @@ pub(crate) struct Replica {
         long,
         alias = "leader-elect-lease-duration",
         default_value = "15s",
-        value_parser = duration,
+        value_parser = period,
         value_name = "DURATION"
     )]
     pub(crate) leader_election_lease_duration: Duration,
@@ -395,7 +395,7 @@ pub(crate) struct Replica {
         long,
         alias = "leader-elect-renew-deadline",
         default_value = "10s",
-        value_parser = duration,
+        value_parser = period,
         value_name = "DURATION"
     )]
     pub(crate) leader_election_renew_deadline: Duration,
@@ -404,7 +404,7 @@ pub(crate) struct Replica {
         long,
         alias = "leader-elect-retry-period",
         default_value = "5s",
-        value_parser = duration,
+        value_parser = period,
         value_name = "DURATION"
     )]
     pub(crate) leader_election_retry_period: Duration,
@@ -414,7 +414,7 @@ pub(crate) struct Replica {
     pub(crate) http_endpoint: Option<String>,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+fn period(text: &str) -> Result<Duration, String> {
     let read = crate::dropin::duration::parse(text).filter(|read| !read.is_zero());
     read.ok_or_else(|| "use a duration above zero such as 15s or 1m30s".to_owned())
 }
@@ -536,14 +536,15 @@ pub(crate) struct LocalStaticProvisioner {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    crate::dropin::duration(text).ok_or_else(|| "use a duration such as 60s or 1h30m".to_owned())
+    crate::dropin::duration::parse(text)
+        .ok_or_else(|| "use a duration such as 60s or 1h30m".to_owned())
 }
 
 /// `orlop local-volume-node-cleanup`.
 #[derive(Debug, Args)]
 pub(crate) struct LocalVolumeNodeCleanup {
     #[command(flatten)]
-    pub(crate) cluster: Cluster,
+    pub(crate) replica: Replica,
     /// The API server's address, instead of the kubeconfig's.
     #[arg(long, value_name = "URL")]
     pub(crate) kube_api_endpoint: Option<String>,

@@ -43,7 +43,7 @@ pub(crate) struct Leaky {
 fn duration(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().map(Duration::from_secs);
     seconds
-        .or_else(|| crate::dropin::duration(text))
+        .or_else(|| crate::dropin::duration::parse(text))
         .filter(|duration| !duration.is_zero())
         .ok_or_else(|| "use a duration such as 30s or 1m30s".to_owned())
 }

@@ -52,7 +52,7 @@ pub(crate) async fn run(args: cli::LocalStaticProvisioner) -> Result<()> {
 
 pub(crate) async fn clean_up(args: cli::LocalVolumeNodeCleanup) -> Result<()> {
     let cli::LocalVolumeNodeCleanup {
-        cluster,
+        replica,
         kube_api_endpoint,
         storageclass_names,
         pvc_deletion_delay,
@@ -62,7 +62,7 @@ pub(crate) async fn clean_up(args: cli::LocalVolumeNodeCleanup) -> Result<()> {
         listen_address,
         metrics_path,
     } = args;
-    let kubeconfig = cluster.kubeconfig.as_deref();
+    let kubeconfig = replica.cluster.kubeconfig.as_deref();
     let client = api::connect(kubeconfig, kube_api_endpoint.as_deref(), None).await?;
     let process = Process::new(client, Clock::system());
     let settings = node_cleanup::Settings {
@@ -79,7 +79,7 @@ pub(crate) async fn clean_up(args: cli::LocalVolumeNodeCleanup) -> Result<()> {
     };
     cluster::lead(
         &process,
-        &cluster,
+        &replica,
         "orlop-local-volume-node-cleanup",
         || {
             node_cleanup::start(&process, settings);

@@ -30,11 +30,6 @@ const LOG: &str = "warn";
 /// What a wrong command line ends with, in Go.
 const MISUSE: u8 = 2;
 
-/// A duration as Go writes it.
-pub(crate) fn duration(text: &str) -> Option<std::time::Duration> {
-    duration::parse(text)
-}
-
 /// Runs as one of the originals, if called by its name.
 pub(crate) fn called() -> Option<ExitCode> {
     let words: Vec<String> = std::env::args_os()

@@ -240,7 +240,7 @@ impl Bench<'_> {
     async fn measure(&mut self, size: &Size) -> Result<()> {
         self.furnish(size.nodes).await?;
         self.start_control()?;
-        self.audit.settled().await?;
+        self.settled().await?;
         tokio::time::sleep(IDLE).await;
         let idle = self.memory()?;
         self.figures.set("memory idle", idle);
