@@ -207,7 +207,8 @@ impl<W: Wish> Bench<W> {
     async fn written(&self, wish: &W, written: Result<W, ApiError>) -> Result<Option<W>, ApiError> {
         match written {
             Ok(written) => {
-                self.wishes.absorb(written.clone());
+                // One that nothing holds any more is not led to its end twice.
+                self.wishes.absorb_or_end(written.clone());
                 Ok(Some(written))
             }
             Err(error) if error.is_conflict() || error.is_not_found() => {
