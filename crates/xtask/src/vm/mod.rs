@@ -35,7 +35,7 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
         /// How long all of it may take, in seconds.
-        #[arg(long, default_value_t = 600)]
+        #[arg(long, default_value_t = 2400)]
         bound: u64,
     },
     /// Measure the NFS driver beside csi-driver-nfs; of use with a release build of this program.
