@@ -10,6 +10,7 @@ use kube::client::Body;
 use orlop_model::{Key, Kind, Scope};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
+use tokio::time::Instant;
 
 use crate::{
     error::{ApiError, Refusal, found},
@@ -30,6 +31,8 @@ const PUTS: usize = 5;
 pub struct Cluster {
     client: kube::Client,
     pace: Pace,
+    /// Until when requests let all others of the process go first.
+    patience: Option<Instant>,
 }
 
 /// What must still be true of an object for a delete to go through.
@@ -86,6 +89,17 @@ impl Cluster {
         Self {
             client,
             pace: Pace::default(),
+            patience: None,
+        }
+    }
+
+    /// The same, for requests that nothing hangs on: each waits until no other request of the
+    /// process is under way, though not beyond a time.
+    #[must_use]
+    pub(crate) fn in_no_hurry(&self, latest: Instant) -> Self {
+        Self {
+            patience: Some(latest),
+            ..self.clone()
         }
     }
 
@@ -380,9 +394,10 @@ impl Cluster {
 
     async fn send(&self, call: &Call, method: Method, body: Vec<u8>) -> Result<Bytes, ApiError> {
         // Who waits too long for its lease loses it.
-        let place = match call.path.starts_with(LEASES) {
-            true => None,
-            false => Some(self.pace.enter().await),
+        let place = match (call.path.starts_with(LEASES), self.patience) {
+            (true, _) => None,
+            (false, None) => Some(self.pace.enter().await),
+            (false, Some(latest)) => Some(self.pace.enter_idle(latest).await),
         };
         let response = self.raw(call, method, body).await?;
         if let Some(place) = place {

@@ -39,6 +39,8 @@ pub(crate) enum Answer {
 pub(crate) struct Pace {
     state: Arc<Mutex<State>>,
     wake: Arc<Notify>,
+    /// Told whenever nobody is at the server any more.
+    idle: Arc<Notify>,
     /// Held by the one who is next: who comes later doesn't slip in before those who wait.
     door: Arc<tokio::sync::Mutex<()>>,
 }
@@ -66,6 +68,7 @@ impl Default for Pace {
         Self {
             state: Arc::new(Mutex::new(state)),
             wake: Arc::default(),
+            idle: Arc::default(),
             door: Arc::default(),
         }
     }
@@ -144,6 +147,19 @@ impl Pace {
     }
 }
 
+impl Pace {
+    /// Waits for a moment when nobody else is at the server, though not beyond a time; then for
+    /// a place like everybody.
+    pub(crate) async fn enter_idle(&self, latest: Instant) -> Place {
+        loop {
+            let idle = self.idle.notified();
+            if self.lock().under_way == 0 || tokio::time::timeout_at(latest, idle).await.is_err() {
+                return self.enter().await;
+            }
+        }
+    }
+}
+
 /// A request's place; given back when it is dropped.
 pub(crate) struct Place {
     pace: Pace,
@@ -160,8 +176,15 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.pace.lock().under_way -= 1;
+        let left = {
+            let mut state = self.pace.lock();
+            state.under_way -= 1;
+            state.under_way
+        };
         self.pace.wake.notify_one();
+        if left == 0 {
+            self.pace.idle.notify_waiters();
+        }
     }
 }
 
@@ -242,6 +265,31 @@ mod tests {
         };
         let (_, waited) = futures::join!(busy, late);
         assert!(waited <= 2 * second, "it waited for {waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_in_no_hurry_waits_until_nobody_else_is_there_but_not_for_ever() {
+        let pace = Pace::default();
+        let patience = 500 * MS;
+        for (busy, waits) in [
+            (30 * MS, 30 * MS),
+            (10_000 * MS, patience),
+            (0 * MS, 0 * MS),
+        ] {
+            let others = async {
+                let place = pace.enter().await;
+                tokio::time::sleep(busy).await;
+                drop(place);
+            };
+            let patient = async {
+                tokio::task::yield_now().await;
+                let came = Instant::now();
+                drop(pace.enter_idle(came + patience).await);
+                came.elapsed()
+            };
+            let (_, waited) = futures::join!(others, patient);
+            assert_eq!(waited, waits, "while others were there for {busy:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,12 +1,15 @@
 //! Tells people what happens, as Events on the objects that it happens to.
 //!
 //! Recording never waits and never fails: events are for people, and no decision hangs
-//! on them. What is said again counts up instead of filling the namespace.
+//! on them. What is said again counts up instead of filling the namespace. While the process has
+//! other requests under way, events wait for these, with the time at which they were said.
+
+use std::time::Duration;
 
 use jiff::Timestamp;
 use orlop_model::{Event, Key, Kind, Meta, ObjectRef, event::EventSource};
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 use tracing::{debug, info};
 
 use crate::{ApiError, clock::Clock, cluster::Cluster, patch::Patch};
@@ -18,7 +21,10 @@ use correlate::{Correlator, Entry};
 pub use message::{Message, spoken};
 
 /// Beyond this many waiting events, new ones are dropped.
-const WAITING: usize = 1024;
+const WAITING: usize = 4096;
+
+/// How long an event waits for other requests of the process at most.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How many names are tried for a new event.
 const NAMES: usize = 16;
@@ -55,10 +61,14 @@ struct Said {
     message: Message,
 }
 
+/// What was said, and when: by the clock that people read, and by the one that waits.
+type Heard = (Said, Timestamp, Instant);
+
 /// Records events in the name of one component.
 #[derive(Clone)]
 pub struct Recorder {
-    sender: mpsc::Sender<Said>,
+    clock: Clock,
+    sender: mpsc::Sender<Heard>,
 }
 
 impl Recorder {
@@ -71,12 +81,11 @@ impl Recorder {
         let (sender, receiver) = mpsc::channel(WAITING);
         let writer = Writer {
             cluster,
-            clock,
             component: component.to_owned(),
             correlator: Correlator::default(),
             count: 0,
         };
-        (Self { sender }, writer.run(receiver))
+        (Self { clock, sender }, writer.run(receiver))
     }
 
     /// Says what happened to an object.
@@ -106,7 +115,8 @@ impl Recorder {
             reason: reason.to_owned(),
         };
         let message = message.into();
-        if self.sender.try_send(Said { subject, message }).is_err() {
+        let heard = (Said { subject, message }, self.clock.now(), Instant::now());
+        if self.sender.try_send(heard).is_err() {
             debug!(reason, "too many events are waiting; one was dropped");
         }
     }
@@ -114,35 +124,34 @@ impl Recorder {
 
 struct Writer {
     cluster: Cluster,
-    clock: Clock,
     component: String,
     correlator: Correlator,
     count: u64,
 }
 
 impl Writer {
-    async fn run(mut self, mut receiver: mpsc::Receiver<Said>) {
-        while let Some(said) = receiver.recv().await {
-            self.write(said).await;
+    async fn run(mut self, mut receiver: mpsc::Receiver<Heard>) {
+        while let Some((said, now, since)) = receiver.recv().await {
+            let cluster = self.cluster.in_no_hurry(since + PATIENCE);
+            self.write(&cluster, said, now).await;
         }
     }
 
-    async fn write(&mut self, said: Said) {
-        let now = self.clock.now();
+    async fn write(&mut self, cluster: &Cluster, said: Said, now: Timestamp) {
         let written = match self.correlator.hear(&said, now) {
             Entry::Quiet => return,
-            Entry::New { text } => self.create(&said, text, now).await,
+            Entry::New { text } => self.create(cluster, &said, text, now).await,
             Entry::Again { event, count, text } => {
                 self.log(&said);
                 let patch = Patch::Merge(json!({
                     "count": count, "lastTimestamp": seconds(now), "message": text,
                 }));
-                match self.cluster.patch::<Event>(&event, &patch).await {
+                match cluster.patch::<Event>(&event, &patch).await {
                     // Events are swept after a while; a repetition then starts a new one.
                     Err(error) if error.is_not_found() => {
                         self.correlator.forget(&said);
                         match self.correlator.hear(&said, now) {
-                            Entry::New { text } => self.create(&said, text, now).await,
+                            Entry::New { text } => self.create(cluster, &said, text, now).await,
                             Entry::Quiet | Entry::Again { .. } => Ok(()),
                         }
                     }
@@ -166,7 +175,13 @@ impl Writer {
         );
     }
 
-    async fn create(&mut self, said: &Said, text: String, now: Timestamp) -> Result<(), ApiError> {
+    async fn create(
+        &mut self,
+        cluster: &Cluster,
+        said: &Said,
+        text: String,
+        now: Timestamp,
+    ) -> Result<(), ApiError> {
         self.log(said);
         let Subject {
             about,
@@ -200,7 +215,7 @@ impl Writer {
             let stamp = now.as_nanosecond() + i128::from(self.count);
             let key = Key::namespaced(namespace, format!("{}.{stamp:x}", about.name));
             event.metadata = Meta::named(&key);
-            written = self.cluster.create(&event).await.map(|_| ());
+            written = cluster.create(&event).await.map(|_| ());
             if !written.as_ref().is_err_and(ApiError::is_already_exists) {
                 break;
             }
