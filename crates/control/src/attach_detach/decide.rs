@@ -62,6 +62,13 @@ pub struct Elsewhere {
     pub trouble: Option<String>,
 }
 
+impl Elsewhere {
+    /// Whether nobody there wants it any more, so that it may come off at any moment.
+    pub fn is_let_go(&self) -> bool {
+        self.users.is_empty() && self.trouble.is_none()
+    }
+}
+
 /// Decides for each node where a volume is wanted.
 pub fn decide_volume(view: &VolumeView) -> Vec<(String, Verdict)> {
     if !view.attachable {

@@ -354,6 +354,60 @@ fn nothing_is_given_back_that_the_node_was_last_told_it_has() {
 }
 
 #[test]
+fn what_the_node_was_told_to_lose_goes_though_there_is_more_to_tell() {
+    let (old, new) = (a_volume("old", "c"), a_volume("new", "d"));
+    let view = NodeView {
+        node: Some(Arc::new(a_node("n1"))),
+        attachments: vec![
+            standing(&old, attachment(&old, "n1"), false),
+            standing(&new, attachment(&new, "n1"), true),
+        ],
+        evidence: Evidence::Live,
+    };
+    let decision = decide_node(&view);
+    assert_eq!(decision.tell, Some(listed(&new)));
+    assert_eq!(decision.detach.len(), 1);
+}
+
+#[test]
+fn news_can_wait_only_for_more_of_its_kind() {
+    let [there, other] = ["there", "other"].map(|name| a_volume(name, name));
+    let view = |told: bool, state: fn(&mut VolumeAttachment), wanted| {
+        let mut node = a_node("n1");
+        if told {
+            node.status.volumes_attached = listed(&other);
+        }
+        let mut second = attachment(&other, "n1");
+        state(&mut second);
+        NodeView {
+            node: Some(Arc::new(node)),
+            attachments: vec![
+                standing(&there, attachment(&there, "n1"), true),
+                standing(&other, second, wanted),
+            ],
+            evidence: Evidence::Cached,
+        }
+    };
+    let coming = |a: &mut VolumeAttachment| a.status.attached = false;
+    let refused = |a: &mut VolumeAttachment| {
+        a.status.attached = false;
+        a.status.attach_error = Some(orlop_model::attachment::VolumeError::default());
+    };
+    let waits = |told, state, wanted| decide_node(&view(told, state, wanted)).more_to_come;
+    assert!(waits(false, coming, true));
+    assert!(
+        !waits(false, refused, true),
+        "nobody knows how long that takes"
+    );
+    assert!(!waits(false, coming, false), "nobody waits for it");
+    assert!(
+        !waits(true, coming, true),
+        "what isn't there is told at once"
+    );
+    assert!(!waits(false, |_| {}, true));
+}
+
+#[test]
 fn what_is_being_given_back_is_not_told_and_not_given_back_twice() {
     let vol = a_volume("vol", "c");
     let view = NodeView {
@@ -609,14 +663,20 @@ impl World {
 
     fn node_turn(&mut self, name: &'static str) -> Result<(), Crashed> {
         let decision = decide_node(&self.node_view(name, Evidence::Cached));
+        let mut answer = None;
         if let Some(attached) = decision.tell {
             let node = self.nodes.get_mut(name).unwrap();
             node.status.volumes_attached = attached;
+            answer = Some(Arc::new(node.clone()));
             self.wrote()?;
         }
         // The node may act between any two of our writes.
         self.node_acts(name);
-        for given_back in decide_node(&self.node_view(name, Evidence::Live)).detach {
+        let mut live = self.node_view(name, Evidence::Live);
+        if answer.is_some() {
+            live.node = answer;
+        }
+        for given_back in decide_node(&live).detach {
             let name = &given_back.attachment.metadata.name;
             let left = self.attachments.get_mut(name).unwrap();
             *left = deleting(left.clone());

@@ -142,7 +142,7 @@ impl AttachDetach {
             self.memory.lock().given_back.remove(uid);
         }
         if gone {
-            self.memory.gone(uid);
+            self.memory.gone(attachment);
             self.wake_short(node);
         }
         if let Some(volume) = self.known.volumes.named(attachment.volume_name()) {
@@ -214,21 +214,38 @@ impl AttachDetach {
         let node = self.known.nodes.named(name);
         let view = self.node_view(name, node.clone(), Evidence::Cached);
         let decision = decide_node(&view);
-        if let (Some(attached), Some(node)) = (&decision.tell, &node) {
-            self.tell(node, attached).await?;
+        if decision.more_to_come
+            && let Some(left) = self.memory.may_gather(name, &view.untold())
+        {
+            return Ok(Outcome::After(left));
         }
+        // What the node uses, from when it was told or later: see the handshake. The answer to
+        // the telling is as good as a look afterwards.
+        let live = match (&decision.tell, &node) {
+            (Some(attached), Some(node)) => {
+                let told = Arc::new(self.tell(node, attached).await?);
+                let names = view.attachments.iter();
+                let names = names.map(|standing| &*standing.attachment.metadata.name);
+                self.memory.told(name, names);
+                Some(told)
+            }
+            _ if decision.detach.is_empty() => None,
+            _ => {
+                let live = self.cluster.get::<Node>(&Key::cluster(name)).await?;
+                if let Some(live) = &live {
+                    self.known.nodes.absorb(live.clone());
+                }
+                live.map(Arc::new)
+            }
+        };
         if decision.detach.is_empty() {
             return Ok(self.look_again(&view));
         }
-        // Read after the node was told: see the handshake.
-        let live = self.cluster.get::<Node>(&Key::cluster(name)).await?;
-        if let Some(live) = &live {
-            self.known.nodes.absorb(live.clone());
-        }
-        let view = self.node_view(name, live.map(Arc::new), Evidence::Live);
+        let view = self.node_view(name, live, Evidence::Live);
         let confirmed = decide_node(&view);
         if confirmed.tell.is_some() {
-            return Ok(Outcome::Retry);
+            // Meanwhile there is more to tell.
+            self.node_queue.add(name.to_owned());
         }
         let results = join_all(confirmed.detach.iter().map(|a| self.give_back(a))).await;
         results.into_iter().collect::<Result<(), _>>()?;
@@ -283,19 +300,19 @@ impl AttachDetach {
 
     /// Tells a node what is attached. The list is this controller's alone, so the patch
     /// holds for any version of the very node.
-    async fn tell(&self, node: &Node, attached: &[AttachedVolume]) -> Result<(), ApiError> {
+    async fn tell(&self, node: &Node, attached: &[AttachedVolume]) -> Result<Node, ApiError> {
         let patch = Patch::Merge(json!({
             "metadata": {"uid": node.metadata.uid},
             "status": {"volumesAttached": attached},
         }));
         let told: Node = self.cluster.patch_status(&node.key(), &patch).await?;
-        self.known.nodes.absorb(told);
+        self.known.nodes.absorb(told.clone());
         for volume in attached {
             if !node.status.volumes_attached.contains(volume) {
                 self.announce(&node.metadata.name, &volume.name);
             }
         }
-        Ok(())
+        Ok(told)
     }
 
     fn announce(&self, node: &str, unique_name: &str) {

@@ -6,3 +6,4 @@
 mod lanes;
 mod stage;
 mod stories;
+mod thrift;

@@ -18,6 +18,29 @@ pub struct NodeView {
     pub evidence: Evidence,
 }
 
+impl NodeView {
+    /// The attachments that stand and that the node hasn't been told of.
+    pub fn untold(&self) -> Vec<&str> {
+        let told = self
+            .node
+            .iter()
+            .flat_map(|node| &node.status.volumes_attached);
+        let told: Vec<&String> = told.map(|volume| &volume.name).collect();
+        let standing = self
+            .attachments
+            .iter()
+            .filter(|s| s.attachment.status.attached);
+        standing
+            .filter(|s| {
+                s.unique_name
+                    .as_ref()
+                    .is_some_and(|name| !told.contains(&name))
+            })
+            .map(|s| &*s.attachment.metadata.name)
+            .collect()
+    }
+}
+
 /// One attachment to a node.
 #[derive(Debug, Clone)]
 pub struct Standing {
@@ -38,6 +61,8 @@ pub struct Standing {
 pub struct NodeDecision {
     /// What the node must be told is attached, if it isn't what it was told.
     pub tell: Option<Vec<AttachedVolume>>,
+    /// Whether that can wait a moment: nothing leaves the list, and more is about to come onto it.
+    pub more_to_come: bool,
     /// The attachments to give back, once the node was told and the API server confirms
     /// that the node doesn't use them.
     pub detach: Vec<Release>,
@@ -68,7 +93,13 @@ pub fn decide_node(view: &NodeView) -> NodeDecision {
     if node.is_some_and(|node| !actual::is_managed(node)) {
         return decision;
     }
+    let listed = |standing: &Standing| {
+        let told = node.iter().flat_map(|node| &node.status.volumes_attached);
+        let mut told = told.map(|volume| &volume.name);
+        told.any(|name| Some(name) == standing.unique_name.as_ref())
+    };
     let mut attached: Vec<AttachedVolume> = Vec::new();
+    let mut coming = false;
     for standing in &view.attachments {
         if standing.leaving {
             continue;
@@ -78,7 +109,12 @@ pub fn decide_node(view: &NodeView) -> NodeDecision {
             false => fate(node, standing),
         };
         match fate {
-            Fate::Stays => attached.extend(told(standing)),
+            Fate::Stays => {
+                attached.extend(told(standing));
+                coming |= standing.wanted && is_on_its_way(&standing.attachment);
+            }
+            // First the node is told; what is given back is decided on its answer.
+            Fate::Goes(_) if view.evidence == Evidence::Live && listed(standing) => {}
             Fate::Goes(force) => decision.detach.push(Release {
                 attachment: standing.attachment.clone(),
                 force,
@@ -95,13 +131,14 @@ pub fn decide_node(view: &NodeView) -> NodeDecision {
     let mut sorted = told.clone();
     sorted.sort();
     if attached != sorted {
+        decision.more_to_come = coming && sorted.iter().all(|volume| attached.contains(volume));
         decision.tell = Some(attached);
-        // First the node is told; what is given back is decided on its answer.
-        if view.evidence == Evidence::Live {
-            decision.detach.clear();
-        }
     }
     decision
+}
+
+fn is_on_its_way(attachment: &VolumeAttachment) -> bool {
+    !attachment.status.attached && attachment.status.attach_error.is_none()
 }
 
 enum Fate {

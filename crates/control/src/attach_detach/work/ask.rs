@@ -35,6 +35,7 @@ impl AttachDetach {
         let unit = self.known.unit(unique);
         if unit.wishes.is_empty() && unit.attachments.is_empty() {
             self.known.forget(unique);
+            self.memory.came_off(unique);
             return Ok(Outcome::Done);
         }
         let view = VolumeView {
@@ -57,6 +58,8 @@ impl AttachDetach {
             rooms: rooms.collect(),
             ..view
         };
+        let mut outcome = Outcome::Done;
+        let mut awaited = false;
         for (node, verdict) in decide_volume(&view) {
             debug!(storage = unique, node, ?verdict, "decided");
             let wishes = &view.wishes[&node];
@@ -65,7 +68,17 @@ impl AttachDetach {
                 (Verdict::Attach, Room::Full(limit)) => Verdict::Full(limit),
                 (verdict, _) => verdict,
             };
-            self.tell_pods(wishes, &verdict);
+            match &verdict {
+                // A warning that is untrue the next moment helps nobody.
+                Verdict::Elsewhere(elsewhere) if elsewhere.is_let_go() => {
+                    awaited = true;
+                    match self.memory.no_news_yet(unique) {
+                        Some(left) => outcome = Outcome::After(left),
+                        None => self.tell_pods(wishes, &verdict),
+                    }
+                }
+                verdict => self.tell_pods(wishes, verdict),
+            }
             match verdict {
                 Verdict::Attach => self.attach(unique, &wishes[0]).await?,
                 Verdict::Full(_) | Verdict::NoDriver => {
@@ -81,7 +94,10 @@ impl AttachDetach {
                 | Verdict::Refused(_) => {}
             }
         }
-        Ok(Outcome::Done)
+        if !awaited {
+            self.memory.came_off(unique);
+        }
+        Ok(outcome)
     }
 
     fn tell_pods(&self, wishes: &[Wish], verdict: &Verdict) {
@@ -116,6 +132,7 @@ impl AttachDetach {
             fate: Fate::Sent,
         };
         self.memory.lock().asked.insert(name.clone(), asked);
+        self.memory.begins(&name);
         match self.cluster.create(&attachment).await {
             Ok(made) => {
                 let (volume, node) = (&wish.volume.metadata.name, &spec.node_name);
@@ -132,7 +149,10 @@ impl AttachDetach {
                             asked.fate = Fate::Doubtful;
                         }
                     }
-                    _ => drop(memory.asked.remove(&name)),
+                    _ => {
+                        memory.asked.remove(&name);
+                        memory.begun.remove(&name);
+                    }
                 }
                 Err(error)
             }

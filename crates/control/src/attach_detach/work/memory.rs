@@ -1,5 +1,5 @@
 //! What a restart may forget: requests whose outcome isn't in the caches yet, who waits for room,
-//! and since when a node keeps what nobody wants.
+//! since when a node keeps what nobody wants, and how long news may wait.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,15 @@ use std::{
     time::Duration,
 };
 
+use orlop_model::VolumeAttachment;
 use tokio::time::Instant;
+
+/// How long a node that waits for more volumes isn't told of those that it has. Never longer than
+/// these took: whoever attaches quickly is told quickly.
+const GATHER: Duration = Duration::from_millis(500);
+
+/// How long a volume that nobody wants where it is may take to come off before that is news.
+const NEWS: Duration = Duration::from_secs(1);
 
 /// What became of a deletion that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +51,12 @@ pub(super) struct Inner {
     short: BTreeMap<String, BTreeSet<String>>,
     /// Since when nobody wants an attachment, by its uid.
     unwanted: BTreeMap<String, Instant>,
+    /// When attachments were asked for, by name, until their node is told.
+    pub(super) begun: BTreeMap<String, Instant>,
+    /// When a node is told at the latest what it has.
+    untold: BTreeMap<String, Instant>,
+    /// Since when storage is waited for that another node has and nobody wants there.
+    awaited: BTreeMap<String, Instant>,
 }
 
 impl Memory {
@@ -83,7 +97,51 @@ impl Memory {
     }
 
     /// An attachment is gone.
-    pub(super) fn gone(&self, uid: &str) {
-        self.lock().unwanted.remove(uid);
+    pub(super) fn gone(&self, attachment: &VolumeAttachment) {
+        let mut inner = self.lock();
+        inner.unwanted.remove(&attachment.metadata.uid);
+        inner.begun.remove(&attachment.metadata.name);
+    }
+
+    /// An attachment is about to be asked for.
+    pub(super) fn begins(&self, name: &str) {
+        self.lock().begun.insert(name.to_owned(), Instant::now());
+    }
+
+    /// How much longer a node needn't be told that it has some of these.
+    pub(super) fn may_gather(&self, node: &str, attached: &[&str]) -> Option<Duration> {
+        let mut inner = self.lock();
+        let now = Instant::now();
+        let took = |name: &&str| inner.begun.get(*name).map(|begun| now - *begun);
+        // What was asked for before a restart took nobody knows how long.
+        let shortest = attached.iter().map(|name| took(name).unwrap_or_default());
+        let patience = shortest.min().unwrap_or_default().min(GATHER);
+        let latest = inner.untold.entry(node.to_owned());
+        let left = latest
+            .or_insert(now + patience)
+            .saturating_duration_since(now);
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// A node was told.
+    pub(super) fn told<'a>(&self, node: &str, attached: impl Iterator<Item = &'a str>) {
+        let mut inner = self.lock();
+        inner.untold.remove(node);
+        for name in attached {
+            inner.begun.remove(name);
+        }
+    }
+
+    /// Storage is waited for that may come off at any moment: how much longer that is no news.
+    pub(super) fn no_news_yet(&self, storage: &str) -> Option<Duration> {
+        let mut inner = self.lock();
+        let since = inner.awaited.entry(storage.to_owned());
+        let waited = since.or_insert_with(Instant::now).elapsed();
+        NEWS.checked_sub(waited).filter(|left| !left.is_zero())
+    }
+
+    /// Storage isn't waited for any more.
+    pub(super) fn came_off(&self, storage: &str) {
+        self.lock().awaited.remove(storage);
     }
 }
