@@ -56,6 +56,9 @@ pub struct CsiDriverSpec {
     /// How often the node asks how many volumes fit on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_allocatable_update_period_seconds: Option<i64>,
+    /// Whether pods with its volumes go only where it is registered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prevent_pod_scheduling_if_missing: Option<bool>,
 }
 
 /// A token that a driver wants to have.

@@ -22,6 +22,7 @@ pub mod matching;
 pub mod meta;
 pub mod migration;
 pub mod namespaced_data;
+pub mod network_disk;
 pub mod node;
 pub mod pod;
 pub mod quantity;

@@ -18,7 +18,6 @@ use crate::{
     meta::{Key, Meta},
     pod::PodVolume,
     volume::{CsiSource, Volume, VolumeSpec},
-    well_known,
 };
 
 mod back;
@@ -220,16 +219,6 @@ pub fn inline(volume: &PodVolume, namespace: &str) -> Result<Option<Volume>, Unt
         },
         ..Volume::default()
     }))
-}
-
-/// The driver's name for a pod's own volume, by which attach-detach and the node talk of it.
-pub fn inline_unique_name(volume: &PodVolume, namespace: &str) -> Option<String> {
-    let new = inline(volume, namespace).ok()??;
-    let csi = new.spec.csi?;
-    Some(well_known::unique_volume_name(
-        &csi.driver,
-        &csi.volume_handle,
-    ))
 }
 
 /// The volume in the words of the plugin whose place its driver took; `None` if it took none.

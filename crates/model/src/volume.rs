@@ -17,6 +17,7 @@ use crate::{
             PortworxSource, VsphereSource,
         },
     },
+    network_disk::{self, FcSource, IscsiSource},
     quantity::{Quantity, Resources},
     selector::NodeSelector,
     well_known,
@@ -109,6 +110,12 @@ pub struct VolumeSpec {
     /// A volume of a driver that is a program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flex_volume: Option<FlexSource>,
+    /// A disk by iSCSI.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iscsi: Option<Box<IscsiSource>>,
+    /// A disk by Fibre Channel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fc: Option<Box<FcSource>>,
 }
 
 /// From which nodes a volume can be reached.
@@ -297,10 +304,13 @@ impl Volume {
             .contains_key(well_known::BOUND_BY_CONTROLLER)
     }
 
-    /// The name by which attach-detach and the node talk of this volume, if a CSI driver has it,
-    /// in its own name or in the place of a plugin.
+    /// The name by which attach-detach and the node talk of this volume, if it is one that is
+    /// attached: a CSI driver has it, in its own name or in the place of a plugin, or it is a disk
+    /// that the node reaches by itself.
     pub fn unique_name(&self) -> Option<String> {
-        let csi = migration::source(self)?;
+        let Some(csi) = migration::source(self) else {
+            return network_disk::unique_name(&self.spec);
+        };
         Some(well_known::unique_volume_name(
             &csi.driver,
             &csi.volume_handle,

@@ -5,7 +5,8 @@
 
 use orlop_model::{
     Pod,
-    pod::{IscsiSource, PodVolume, RbdSource},
+    network_disk::IscsiSource,
+    pod::{PodVolume, RbdSource},
 };
 
 /// Whether a pod names any such disk.
