@@ -7,6 +7,9 @@
 //! is told to be attached while it is being given back; those of one storage don't either,
 //! whatever objects name it, so that two objects of one disk never bring it to two nodes.
 //!
+//! Disks over iSCSI and Fibre Channel are attached by nobody, but kubelets wait to be told of them:
+//! for these a node's list is all there is ([`by_word`]).
+//!
 //! The handshake with the node: the node writes *in use* and then reads *attached*; this
 //! role takes a volume out of *attached* and then reads *in use*. Whoever is second sees
 //! the other's word, so a volume is never detached under a mount.
@@ -19,6 +22,7 @@
 use std::time::Duration;
 
 pub mod actual;
+pub mod by_word;
 pub mod decide;
 pub mod desired;
 mod metrics;

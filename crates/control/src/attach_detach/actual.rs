@@ -1,6 +1,6 @@
 //! What stands: attachments, and what nodes say of their volumes.
 
-use orlop_model::{CsiNode, Node, VolumeAttachment, volume::CsiSource, well_known};
+use orlop_model::{CsiNode, Node, VolumeAttachment, network_disk, volume::CsiSource, well_known};
 use sha2::{Digest, Sha256};
 
 const CSI_PREFIX: &str = "kubernetes.io/csi/";
@@ -60,8 +60,8 @@ pub fn listed_name(attachment: &VolumeAttachment, node: Option<&Node>) -> Option
 }
 
 /// Whether a name in a node's lists is one of ours to keep.
-pub fn is_csi(name: &str) -> bool {
-    name.starts_with(CSI_PREFIX)
+pub fn is_served(name: &str) -> bool {
+    name.starts_with(CSI_PREFIX) || network_disk::plugin(name).is_some()
 }
 
 /// Driver and handle of a unique name.

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use orlop_model::{Pod, VolumeAttachment, migration};
+use orlop_model::{Pod, Volume, VolumeAttachment, migration, network_disk};
 use orlop_runtime::{Change, Clock, Process};
 use prometheus_client::{
     collector::Collector,
@@ -16,7 +16,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use super::{actual, decide::Force, work::Known};
+use super::{actual, by_word, decide::Force, work::Known};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
@@ -202,20 +202,27 @@ fn plugin(driver: &str) -> String {
     format!("kubernetes.io/csi:{driver}")
 }
 
+/// The plugin of a volume that is attached.
+fn plugin_of(volume: &Volume) -> Option<String> {
+    match migration::source(volume) {
+        Some(csi) => Some(plugin(&csi.driver)),
+        None => network_disk::plugin(&volume.unique_name()?).map(str::to_owned),
+    }
+}
+
 impl Standings {
-    /// The drivers of a pod's volumes, one for each volume.
-    fn drivers(&self, pod: &Pod) -> Vec<String> {
+    /// The plugins of a pod's volumes, one for each volume.
+    fn plugins(&self, pod: &Pod) -> Vec<String> {
         let namespace = &pod.metadata.namespace;
         let claimed = pod.claims().filter_map(|(_, key)| {
             let claim = self.known.claims.get(&key)?;
             let volume = self.known.volumes.named(&claim.spec.volume_name)?;
             let bound = super::desired::is_bound(&claim, &volume);
-            bound.then(|| Some(migration::source(&volume)?.driver.clone()))?
+            bound.then(|| plugin_of(&volume))?
         });
         let own = pod.spec.volumes.iter().filter_map(|volume| {
-            let own = volume.csi.as_ref().map(|csi| csi.driver.clone());
-            let old = || Some(migration::inline(volume, namespace).ok()??.spec.csi?.driver);
-            own.or_else(old)
+            let own = volume.csi.as_ref().map(|csi| plugin(&csi.driver));
+            own.or_else(|| plugin_of(&by_word::own(volume, namespace)?))
         });
         claimed.chain(own).collect()
     }
@@ -226,9 +233,8 @@ impl Standings {
             if !pod.is_placed() {
                 continue;
             }
-            for driver in self.drivers(&pod) {
+            for volume_plugin in self.plugins(&pod) {
                 let node = pod.spec.node_name.clone();
-                let volume_plugin = plugin(&driver);
                 *counts
                     .entry(InUse {
                         node,
@@ -243,14 +249,18 @@ impl Standings {
     fn totals(&self) -> BTreeMap<State, i64> {
         let mut counts = BTreeMap::new();
         for unique in self.known.all() {
-            let Some((driver, _)) = actual::parts(&unique) else {
-                continue;
+            let (plugin_name, attachable) = match actual::parts(&unique) {
+                Some((driver, _)) => (plugin(driver), self.known.is_attachable(driver)),
+                None => match network_disk::plugin(&unique) {
+                    Some(plugin) => (plugin.to_owned(), true),
+                    None => continue,
+                },
             };
             let wishes = self.known.grantable(self.known.unit(&unique).wishes);
             let wished = i64::try_from(wishes.len()).unwrap_or(i64::MAX);
-            if wished > 0 && self.known.is_attachable(driver) {
+            if wished > 0 && attachable {
                 let state = State {
-                    plugin_name: plugin(driver),
+                    plugin_name,
                     state: "desired_state_of_world",
                 };
                 *counts.entry(state).or_default() += wished;

@@ -1,3 +1,20 @@
+//! The original's own cases have their counterparts, as far as they are about what must come of a state;
+//! the others are about how its caches are kept.
+//!
+//! | original (`pkg/controller/volume/attachdetach`) | here |
+//! |---|---|
+//! | reconciler: attach, detach with unmounted and mounted volume | `a_node_keeps_what_it_wants_or_uses_and_nothing_else` |
+//! | reconciler: …UpdateStatusFail, …DetachFail; statusupdater: FailureInFirstUpdate | `tests/attaching/trouble.rs` |
+//! | reconciler: MultipleNodesWithReadWriteMany, …ReadWriteOnce | `a_shared_volume_goes_to_every_node_that_wants_it`, `a_volume_of_one_node_never_goes_to_a_second` |
+//! | reconciler: Uncertain, Timeout | the simulation's `history::a_volume_whose_attachment_is_uncertain_comes_off_before_it_goes_elsewhere` |
+//! | reconciler: OutOfServiceTainted, Unhealthy, ForceDetachOnUnmountDisabled | `a_volume_in_use_is_detached_by_force_only_for_a_reason` |
+//! | reconciler: Test_ReportWaitingOnDetach | `news` |
+//! | controller: StateOfWorldPopulators, Recovery, VolumeAttachmentRecovery | `tests/attaching/stories.rs` `a_restart_finds_what_dangles_and_keeps_what_is_wanted` |
+//! | controller: TestPodDelete_Tombstone | the simulation's `history::an_attacher_that_missed_the_end_of_an_attachment_goes_on` |
+//! | populator: FindAndRemoveDeletedPods, FindAndRemoveNonattachableVolumes | `stories` `a_pod_that_is_being_deleted_…`, `a_driver_that_wants_nothing_attached_any_more_gets_its_volumes_back` |
+//! | util: Test_CreateVolumeSpec | `model::migration`, `stories` `pods_own_volumes_of_plugins_…` |
+//! | metrics | `stories` `a_volume_is_attached_told_and_announced_…` |
+//!
 //! Who is attached where, and what a crash after any write leads to.
 
 use std::{collections::BTreeMap, sync::Arc};

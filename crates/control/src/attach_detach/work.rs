@@ -19,7 +19,7 @@ pub(super) use known::Known;
 use memory::Memory;
 
 use super::{
-    COMPONENT, Config, FORCE_DETACH_AFTER, actual,
+    COMPONENT, Config, FORCE_DETACH_AFTER, actual, by_word,
     decide::{NodeView, Standing, decide_node},
     metrics::Metrics,
 };
@@ -195,6 +195,18 @@ impl AttachDetach {
             }
         }
         self.node_queue.add(name.clone());
+        // Whoever waits for a disk that this node had.
+        let (gone, now) = match change {
+            Change::Applied {
+                old: Some(old),
+                new,
+            } => (by_word::on_node(old), by_word::on_node(new)),
+            Change::Applied { old: None, .. } => (Vec::new(), Vec::new()),
+            Change::Deleted(old) => (by_word::on_node(old), Vec::new()),
+        };
+        for disk in gone.into_iter().filter(|disk| !now.contains(disk)) {
+            self.volume_queue.add(disk);
+        }
         let taken_over = old.is_none_or(|old| actual::is_managed(old) != actual::is_managed(node));
         if taken_over {
             for pod in self.known.pods_by_node.get(name) {
@@ -224,9 +236,7 @@ impl AttachDetach {
         let live = match (&decision.tell, &node) {
             (Some(attached), Some(node)) => {
                 let told = Arc::new(self.tell(node, attached).await?);
-                let names = view.attachments.iter();
-                let names = names.map(|standing| &*standing.attachment.metadata.name);
-                self.memory.told(name, names);
+                self.memory.told(name, attached, &view.attachments);
                 Some(told)
             }
             _ if decision.detach.is_empty() => None,
@@ -291,11 +301,39 @@ impl AttachDetach {
                 attachment,
             });
         }
+        standings.extend(self.words(name, node.as_deref()));
         NodeView {
             node,
             attachments: standings,
             evidence,
         }
+    }
+
+    /// The disks that a node reaches by itself, and was told of or is to be.
+    fn words(&self, name: &str, node: Option<&Node>) -> Vec<Standing> {
+        let mut disks = node.map(by_word::on_node).unwrap_or_default();
+        let memory = self.memory.lock();
+        let granted = memory.granted.iter().filter(|(_, to)| to == name);
+        disks.extend(granted.map(|(disk, _)| disk.clone()));
+        drop(memory);
+        disks.sort();
+        disks.dedup();
+        let mut words = Vec::new();
+        for disk in disks {
+            let attachment = by_word::standing(&disk, name);
+            let wishes = self.known.unit(&disk).wishes;
+            let wanted = wishes.iter().any(|wish| wish.pod.spec.node_name == name);
+            let waited = self.memory.unwanted_for(&attachment.metadata.uid, wanted);
+            let limit = self.config.force_detach_after;
+            words.push(Standing {
+                unique_name: Some(disk),
+                wanted,
+                leaving: false,
+                overdue: limit.is_some_and(|limit| !wanted && waited >= limit),
+                attachment: Arc::new(attachment),
+            });
+        }
+        words
     }
 
     /// Tells a node what is attached. The list is this controller's alone, so the patch

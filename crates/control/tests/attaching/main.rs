@@ -3,7 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on says where")]
 
+mod disks;
 mod lanes;
 mod stage;
 mod stories;
 mod thrift;
+mod trouble;

@@ -29,6 +29,8 @@ pub(crate) const DRIVER: &str = "d";
 pub(crate) struct Slow {
     inner: ApiService,
     delay: Duration,
+    /// Requests by this method, with this in their path, are refused.
+    pub(crate) refused: Arc<Mutex<Option<(Method, &'static str)>>>,
     pub(crate) sent: Arc<Mutex<Vec<(Instant, Method, String)>>>,
 }
 
@@ -56,6 +58,18 @@ impl Service<Request<Body>> for Slow {
             let sent = self.sent.lock();
             sent.unwrap_or_else(PoisonError::into_inner).push(call);
         }
+        let refused = self.refused.lock();
+        let refused = refused.unwrap_or_else(PoisonError::into_inner).clone();
+        let refused = refused.is_some_and(|(how, part)| {
+            *request.method() == how && request.uri().path().contains(part)
+        });
+        let request = match refused {
+            // What nobody can read is refused.
+            true => Request::post("/api/v1/nodes")
+                .body(Body::from(b"{".to_vec()))
+                .unwrap(),
+            false => request,
+        };
         Box::pin(async move {
             tokio::time::sleep(delay).await;
             inner.call(request).await
@@ -90,6 +104,7 @@ impl Stage {
             slow: Slow {
                 inner: server.service(),
                 delay,
+                refused: Arc::default(),
                 sent: Arc::default(),
             },
             cluster: process.cluster.clone(),
@@ -357,7 +372,7 @@ pub(crate) fn key(name: &str) -> Key {
 
 /// The node's name for a claim's volume, or the word itself if it is one.
 pub(crate) fn unique(claim: &str) -> String {
-    match claim.contains('^') {
+    match claim.starts_with("kubernetes.io/") {
         true => claim.to_owned(),
         false => format!("kubernetes.io/csi/{DRIVER}^h-{claim}"),
     }

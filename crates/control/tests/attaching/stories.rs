@@ -287,6 +287,30 @@ async fn a_node_that_is_off_or_gone_gives_everything_back_at_once() {
     }
 }
 
+/// The handshake: what a node says to use is read from the answer to what it is told.
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_its_node_takes_into_use_at_the_last_moment_stays() {
+    let request = Duration::from_secs(1);
+    let stage = Stage::bare(request).await;
+    stage.play_attacher();
+    stage.start(attach_detach::Config::default());
+    stage.node("n1").await;
+    stage.claim("a").await;
+    stage.pod("p", "a", "n1").await;
+    stage.until_told("n1", &["a"]).await;
+    tokio::time::sleep(10 * request).await;
+    stage.delete_pod("p").await;
+    // The request is on its way.
+    tokio::time::sleep(request / 2).await;
+    stage.uses("n1", &["a"]).await;
+    stage.until_told("n1", &[]).await;
+    stage.until_told("n1", &["a"]).await;
+    stage.an_hour_later().await;
+    stage.until_attached(&["a@n1"]).await;
+    stage.uses("n1", &[]).await;
+    stage.until_attached(&[]).await;
+}
+
 /// Test_ADC_VolumeAttachmentRecovery: what a role finds when it comes back.
 #[tokio::test(start_paused = true)]
 async fn a_restart_finds_what_dangles_and_keeps_what_is_wanted() {

@@ -125,7 +125,7 @@ pub fn decide_node(view: &NodeView) -> NodeDecision {
         return decision;
     };
     let told = &node.status.volumes_attached;
-    attached.extend(told.iter().filter(|v| !actual::is_csi(&v.name)).cloned());
+    attached.extend(told.iter().filter(|v| !actual::is_served(&v.name)).cloned());
     attached.sort();
     attached.dedup();
     let mut sorted = told.clone();

@@ -1,8 +1,8 @@
 //! Asking for attachments: as many as a node can bear, those on their way counted.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use orlop_model::{Key, VolumeAttachment};
+use orlop_model::{Key, VolumeAttachment, network_disk};
 use orlop_runtime::{ApiError, EventType, Outcome, Refusal};
 use tracing::{debug, info};
 
@@ -13,6 +13,7 @@ use super::{
 use crate::{
     attach_detach::{
         actual::{self, Room},
+        by_word,
         decide::{Verdict, VolumeView, decide_volume},
         desired::Wish,
     },
@@ -29,7 +30,8 @@ impl AttachDetach {
 
     async fn settle_volume(&self, unique: &str) -> Result<Outcome, ApiError> {
         self.learn_what_was_asked(unique).await?;
-        let Some((driver, _)) = actual::parts(unique) else {
+        let parts = actual::parts(unique).map(|(driver, _)| driver);
+        let Some(driver) = parts.or_else(|| network_disk::plugin(unique)) else {
             return Ok(Outcome::Done);
         };
         let unit = self.known.unit(unique);
@@ -42,7 +44,7 @@ impl AttachDetach {
             exclusive: unit.exclusive,
             attachable: self.known.is_attachable(driver),
             wishes: self.known.grantable(unit.wishes),
-            attachments: unit.attachments,
+            attachments: self.with_granted(unique, unit.attachments),
             rooms: BTreeMap::new(),
         };
         // What nobody wants is given back by its node's turn.
@@ -100,6 +102,23 @@ impl AttachDetach {
         Ok(outcome)
     }
 
+    /// With the nodes that are about to be told of a disk that they reach by themselves.
+    fn with_granted(
+        &self,
+        unique: &str,
+        mut attachments: Vec<Arc<VolumeAttachment>>,
+    ) -> Vec<Arc<VolumeAttachment>> {
+        let memory = self.memory.lock();
+        let granted = memory.granted.iter();
+        for (_, node) in granted.filter(|(disk, _)| disk == unique) {
+            let exists = self.known.nodes.named(node).is_some();
+            if exists && !attachments.iter().any(|a| a.spec.node_name == *node) {
+                attachments.push(Arc::new(by_word::standing(unique, node)));
+            }
+        }
+        attachments
+    }
+
     fn tell_pods(&self, wishes: &[Wish], verdict: &Verdict) {
         for wish in wishes {
             if let Some(message) = verdict.news(&wish.volume.metadata.name, &wish.pod) {
@@ -112,6 +131,9 @@ impl AttachDetach {
 
     /// Whether the node can bear one more volume of the driver.
     fn room(&self, node: &str, driver: &str) -> Room {
+        if network_disk::PLUGINS.contains(&driver) {
+            return Room::Free;
+        }
         let there = self.known.attachments_by_node.get(node);
         let there = there.iter().filter(|a| a.spec.attacher == driver).count();
         let seen = |name: &str| self.known.attachments.named(name).is_some();
@@ -122,6 +144,11 @@ impl AttachDetach {
 
     async fn attach(&self, unique: &str, wish: &Wish) -> Result<(), ApiError> {
         let Some(attachment) = wish.attachment() else {
+            // Its node is told, and that is all.
+            let node = &wish.pod.spec.node_name;
+            let mut memory = self.memory.lock();
+            memory.granted.insert((unique.to_owned(), node.clone()));
+            self.node_queue.add(node.clone());
             return Ok(());
         };
         let (name, spec) = (attachment.metadata.name.clone(), &attachment.spec);

@@ -5,7 +5,10 @@ use orlop_runtime::{ApiError, Preconditions};
 use tracing::{info, warn};
 
 use super::{AttachDetach, memory::Fate};
-use crate::attach_detach::decide::{Force, Release};
+use crate::attach_detach::{
+    by_word,
+    decide::{Force, Release},
+};
 
 impl AttachDetach {
     /// Asks the server about deletions whose answers were lost.
@@ -24,6 +27,10 @@ impl AttachDetach {
     /// since must be looked at again.
     pub(super) async fn give_back(&self, release: &Release) -> Result<(), ApiError> {
         let attachment = &*release.attachment;
+        if by_word::is_word(attachment) {
+            self.take_back_the_word(release);
+            return Ok(());
+        }
         let uid = &attachment.metadata.uid;
         self.decide_fate(uid, Fate::Sent);
         let only_if = Preconditions::unchanged(attachment);
@@ -42,6 +49,19 @@ impl AttachDetach {
         self.decide_fate(uid, Fate::Doubtful);
         self.learn_fate(attachment).await?;
         deleted
+    }
+
+    /// The node isn't told of the disk any more: it may go elsewhere.
+    fn take_back_the_word(&self, release: &Release) {
+        let attachment = &release.attachment;
+        let node = &attachment.spec.node_name;
+        let at = format!("@{node}");
+        if let Some(disk) = attachment.metadata.name.strip_suffix(&at) {
+            let word = (disk.to_owned(), node.clone());
+            self.memory.lock().granted.remove(&word);
+            self.volume_queue.add(word.0);
+        }
+        self.told_to_go(release);
     }
 
     fn told_to_go(&self, release: &Release) {

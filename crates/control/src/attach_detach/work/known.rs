@@ -7,12 +7,12 @@ use std::{
 
 use orlop_model::{
     Claim, CsiDriver, CsiNode, Node, Pod, Volume, VolumeAttachment, access, matching, migration,
-    pod, volume::CsiSource,
+    network_disk, pod, volume::CsiSource,
 };
 use orlop_runtime::{Cache, Index, Process};
 
 use super::super::{
-    actual,
+    actual, by_word,
     desired::{self, Wish, Wishes},
 };
 
@@ -33,6 +33,7 @@ pub(in super::super) struct Known {
     attachments_by_volume: Index<VolumeAttachment>,
     attachments_by_inline: Index<VolumeAttachment>,
     pub(super) attachments_by_node: Index<VolumeAttachment>,
+    nodes_by_disk: Index<Node>,
     /// The volumes of each storage that is wanted or attached, by its unique name. More than
     /// one object may name the same storage; an index of all objects would cost far more.
     named: Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>,
@@ -73,7 +74,7 @@ fn own_volumes(pod: &Pod) -> Vec<String> {
     let namespace = &pod.metadata.namespace;
     let volumes = pod.spec.volumes.iter();
     volumes
-        .filter_map(|volume| migration::inline_unique_name(volume, namespace))
+        .filter_map(|volume| by_word::own(volume, namespace)?.unique_name())
         .collect()
 }
 
@@ -82,9 +83,9 @@ impl Known {
         let pods = process.cache::<Pod>();
         let volumes = process.cache::<Volume>();
         let attachments = process.cache::<VolumeAttachment>();
+        let nodes = process.cache::<Node>();
         Self {
             claims: process.cache(),
-            nodes: process.cache(),
             drivers: process.cache(),
             csi_nodes: process.cache(),
             pods_by_claim: pods.index(pod::BY_CLAIM, pod::claims_used),
@@ -94,6 +95,8 @@ impl Known {
             attachments_by_volume: attachments.index("attach-detach/volume", volume_of),
             attachments_by_inline: attachments.index("attach-detach/inline", inline_of),
             attachments_by_node: attachments.index("attach-detach/node", node_of),
+            nodes_by_disk: nodes.index("attach-detach/disk", by_word::on_node),
+            nodes,
             named: Arc::default(),
             pods,
             volumes,
@@ -199,6 +202,9 @@ impl Known {
                 self.attachments.named(&name)
             }));
         }
+        if network_disk::plugin(unique).is_some() {
+            attachments.extend(self.words_for(unique, &wishes));
+        }
         attachments.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         attachments.dedup_by(|a, b| a.metadata.name == b.metadata.name);
         let own = wishes.iter().filter(|wish| wish.inline);
@@ -208,6 +214,20 @@ impl Known {
             wishes,
             attachments,
         }
+    }
+
+    /// The nodes that may have a disk that they reach by themselves. One whose object is gone took
+    /// its list along, and its pods may still run.
+    fn words_for(&self, unique: &str, wishes: &[Wish]) -> Vec<Arc<VolumeAttachment>> {
+        let nodes = self.nodes_by_disk.get(unique).into_iter();
+        let holders = nodes.filter(|node| by_word::holds(node, unique));
+        let holders = holders.map(|node| node.metadata.name.clone());
+        let pods = wishes.iter().map(|wish| wish.pod.spec.node_name.clone());
+        let lost = pods.filter(|node| self.nodes.named(node).is_none());
+        holders
+            .chain(lost)
+            .map(|node| Arc::new(by_word::standing(unique, &node)))
+            .collect()
     }
 
     /// The pods that want a volume on a node.
@@ -236,7 +256,7 @@ impl Known {
             }
             let namespace = &pod.metadata.namespace;
             let all = pod.spec.volumes.iter();
-            let all = all.filter_map(|volume| migration::inline(volume, namespace).ok()?);
+            let all = all.filter_map(|volume| by_word::own(volume, namespace));
             let found = all.filter(|volume| volume.unique_name().as_deref() == Some(unique));
             wishes.extend(found.take(1).map(|volume| Wish {
                 pod: pod.clone(),

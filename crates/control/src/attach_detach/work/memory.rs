@@ -7,8 +7,10 @@ use std::{
     time::Duration,
 };
 
-use orlop_model::VolumeAttachment;
+use orlop_model::{VolumeAttachment, node::AttachedVolume};
 use tokio::time::Instant;
+
+use crate::attach_detach::decide::Standing;
 
 /// How long a node that waits for more volumes isn't told of those that it has. Never longer than
 /// these took: whoever attaches quickly is told quickly.
@@ -45,6 +47,8 @@ pub(super) struct Inner {
     /// Attachments, by uid, whose deletion was sent, until the watch shows it. A node must
     /// not be told of one of these, even if a pod wants it again.
     pub(super) given_back: BTreeMap<String, Fate>,
+    /// Disks that nodes reach by themselves, and the nodes that are to be told of them.
+    pub(super) granted: BTreeSet<(String, String)>,
     /// By the attachment's name.
     pub(super) asked: BTreeMap<String, Asked>,
     /// Storage that waits for room, by node.
@@ -123,13 +127,16 @@ impl Memory {
         (!left.is_zero()).then_some(left)
     }
 
-    /// A node was told.
-    pub(super) fn told<'a>(&self, node: &str, attached: impl Iterator<Item = &'a str>) {
+    /// A node was told what it has, of these attachments.
+    pub(super) fn told(&self, node: &str, attached: &[AttachedVolume], of: &[Standing]) {
         let mut inner = self.lock();
         inner.untold.remove(node);
-        for name in attached {
-            inner.begun.remove(name);
+        for standing in of {
+            inner.begun.remove(&standing.attachment.metadata.name);
         }
+        // From here on the node's list says so.
+        let told = |disk: &String| attached.iter().any(|volume| volume.name == *disk);
+        inner.granted.retain(|(disk, to)| to != node || !told(disk));
     }
 
     /// Storage is waited for that may come off at any moment: how much longer that is no news.

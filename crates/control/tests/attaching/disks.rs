@@ -1,0 +1,128 @@
+//! Disks over iSCSI and Fibre Channel: nobody attaches them, and nodes are told all the same.
+
+use std::time::Duration;
+
+use orlop_control::attach_detach;
+use orlop_model::{Key, Node, VolumeAttachment};
+use orlop_runtime::Patch;
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+const ISCSI: &str = "kubernetes.io/iscsi/10.0.0.1:3260:iqn.2001-04.com.example:a:1";
+const FC: &str = "kubernetes.io/fc/[500a 500b]:2";
+
+fn iscsi() -> Value {
+    json!({"iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.2001-04.com.example:a", "lun": 1}})
+}
+
+fn fc() -> Value {
+    json!({"fc": {"targetWWNs": ["500a", "500b"], "lun": 2}})
+}
+
+async fn stage() -> Stage {
+    let stage = Stage::set().await;
+    stage.node("n1").await;
+    stage.node("n2").await;
+    stage
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_for_one_node_is_told_to_one_and_to_the_next_when_that_has_let_go() {
+    let stage = stage().await;
+    stage.bound("a", iscsi()).await;
+    stage.pod("p", "a", "n1").await;
+    stage.until_told("n1", &[ISCSI]).await;
+    let said = "AttachVolume.Attach succeeded for volume \"v-a\" ";
+    stage.until_said("p", "SuccessfulAttachVolume", said).await;
+    stage.uses("n1", &[ISCSI]).await;
+    stage.pod("q", "a", "n2").await;
+    let part = "Volume is already used by pod(s) p. It is attached to n1";
+    stage.until_said("q", "FailedAttachVolume", part).await;
+    stage.delete_pod("p").await;
+    stage.an_hour_later().await;
+    // The node still has it mounted.
+    stage.until_told("n1", &[ISCSI]).await;
+    stage.until_told("n2", &[]).await;
+    stage.uses("n1", &[]).await;
+    stage.until_told("n2", &[ISCSI]).await;
+    stage.until_told("n1", &[]).await;
+    assert!(stage.cache::<VolumeAttachment>().is_empty());
+    let metrics = stage.metrics();
+    for line in [
+        "storage_count_attachable_volumes_in_use{node=\"n2\",volume_plugin=\"kubernetes.io/iscsi\"} 1",
+        "attachdetach_controller_total_volumes{plugin_name=\"kubernetes.io/iscsi\",state=\"desired_state_of_world\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_pods_that_want_one_disk_at_once_do_not_both_get_it() {
+    let stage = Stage::bare(Duration::from_millis(50)).await;
+    stage.node("n1").await;
+    stage.node("n2").await;
+    stage.bound("a", iscsi()).await;
+    stage.pod("p", "a", "n1").await;
+    stage.pod("q", "a", "n2").await;
+    stage.start(attach_detach::Config::default());
+    stage.an_hour_later().await;
+    stage.until_told("n1", &[ISCSI]).await;
+    stage.until_told("n2", &[]).await;
+    stage.delete_pod("p").await;
+    stage.until_told("n1", &[]).await;
+    stage.until_told("n2", &[ISCSI]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_own_disks_are_told_wherever_they_are_named() {
+    let stage = stage().await;
+    stage.pod_with("p", fc(), "n1").await;
+    stage.pod_with("q", fc(), "n2").await;
+    stage.until_told("n1", &[FC]).await;
+    stage.until_told("n2", &[FC]).await;
+    stage.delete_pod("p").await;
+    stage.until_told("n1", &[]).await;
+    stage.until_told("n2", &[FC]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_takes_back_what_nobody_wants_and_leaves_other_plugins_alone() {
+    let stage = stage().await;
+    stage.bound("a", iscsi()).await;
+    stage.pod("p", "a", "n1").await;
+    stage.until_told("n1", &[ISCSI]).await;
+    stage.crash();
+    let other = "kubernetes.io/other/x";
+    let list = [FC, ISCSI, other].map(|name| json!({"name": name, "devicePath": ""}));
+    stage
+        .patch_node("n1", json!({"volumesAttached": list}))
+        .await;
+    stage.start(attach_detach::Config::default());
+    stage.until_told("n1", &[ISCSI, other]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_off_or_gone_does_not_keep_a_disk() {
+    for gone in [true, false] {
+        let stage = stage().await;
+        stage.bound("a", iscsi()).await;
+        stage.pod("p", "a", "n1").await;
+        stage.until_told("n1", &[ISCSI]).await;
+        stage.uses("n1", &[ISCSI]).await;
+        let n1 = Key::cluster("n1");
+        if gone {
+            stage.delete::<Node>(&n1).await;
+        } else {
+            let taint = json!({"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"});
+            let off = Patch::Merge(json!({"spec": {"taints": [taint]}}));
+            stage.cluster.patch::<Node>(&n1, &off).await.unwrap();
+        }
+        stage.pod("q", "a", "n2").await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        // A pod that isn't being deleted may still run, whatever became of its node.
+        stage.until_told("n2", &[]).await;
+        stage.delete_pod("p").await;
+        stage.until_told("n2", &[ISCSI]).await;
+    }
+}
