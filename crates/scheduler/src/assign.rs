@@ -1,6 +1,10 @@
 //! Which node a pod gets, and what is still missing before it can be placed there.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use orlop_model::{Claim, CsiNode, Node, Pod, Volume};
 
@@ -26,6 +30,8 @@ pub struct View {
     pub nodes: Vec<NodeFacts>,
     /// What the pod was promised before.
     pub promise: Option<Promise>,
+    /// Drivers that want pods with their volumes only where they are registered.
+    pub demanding: BTreeSet<String>,
 }
 
 /// A node, and what placing must know of it.
@@ -165,6 +171,7 @@ fn fit(
         return Err(one(Reason::DiskConflict));
     }
     volume_binding::unshared(sorted).map_err(one)?;
+    limits::installed(brought, &view.demanding, csi_node).map_err(one)?;
     limits::check(brought, &facts.attached, csi_node).map_err(one)?;
     let plan = volume_binding::plan(sorted, &facts.node, csi_node)?;
     volume_binding::in_zone(sorted, &facts.node).map_err(one)?;

@@ -51,6 +51,23 @@ pub fn brought(pod: &Pod, sorted: &Sorted<'_>) -> Attached {
     brought
 }
 
+/// Whether those of a pod's drivers are on the node that demand it.
+///
+/// # Errors
+/// One isn't.
+pub fn installed(
+    brought: &Attached,
+    demanding: &BTreeSet<String>,
+    node: Option<&CsiNode>,
+) -> Result<(), Reason> {
+    let is_there = |driver: &str| node.is_some_and(|node| node.driver(driver).is_some());
+    let mut missing = brought.keys().filter(|driver| demanding.contains(*driver));
+    match missing.find(|driver| !is_there(driver)) {
+        Some(driver) => Err(Reason::NoDriver(driver.clone())),
+        None => Ok(()),
+    }
+}
+
 /// Whether the node can bear what a pod would bring.
 ///
 /// # Errors

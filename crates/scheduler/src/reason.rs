@@ -50,7 +50,7 @@ pub enum Reason {
     /// It isn't in a bound volume's zone.
     #[error("node(s) had no available volume zone")]
     Zone,
-    /// The driver that would make the volume doesn't run there.
+    /// The driver of a volume doesn't run there.
     #[error("{0} CSI driver is not installed on the node")]
     NoDriver(String),
 }

@@ -1,9 +1,14 @@
 //! Which node a pod gets, in tables; and what a crash after any write leads to.
 
+mod capacities;
+mod limits_of_nodes;
 mod old_plugins;
 mod originals;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use orlop_model::{
     AccessMode, Claim, Key, Kind, Node, ObjectRef, Pod, StorageClass, Volume, well_known,
@@ -96,6 +101,7 @@ fn view(pod: Pod, claims: Vec<ClaimFacts>) -> View {
         claims,
         nodes: nodes(&["n1", "n2"]),
         promise: None,
+        demanding: BTreeSet::new(),
     }
 }
 

@@ -6,7 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use orlop_model::{Claim, Key, Kind, Node, Pod, driver::CsiNodeDriver, matching, migration};
+use orlop_model::{
+    Claim, CsiDriver, Key, Kind, Node, Pod, driver::CsiNodeDriver, matching, migration,
+};
 use tokio::time::Instant;
 
 use super::Scheduler;
@@ -34,9 +36,16 @@ impl Scheduler {
             .into_iter()
             .map(|node| self.node_facts(pod, node))
             .collect();
+        let drivers = self.drivers.all().into_iter();
+        let demands =
+            |driver: &Arc<CsiDriver>| driver.spec.prevent_pod_scheduling_if_missing == Some(true);
+        let demanding = drivers.filter(demands);
+        let demanding = demanding.map(|driver| driver.metadata.name.clone());
+        let demanding = demanding.collect();
         let ledger = self.ledger();
         let promise = ledger.promised(&pod.key());
         View {
+            demanding,
             promise: promise.filter(|p| p.uid == pod.metadata.uid).cloned(),
             pod: pod.clone(),
             claims,
