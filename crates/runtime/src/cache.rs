@@ -17,7 +17,7 @@ use orlop_model::{Key, Kind};
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
-use crate::watch::Mirror;
+use crate::{library::Library, watch::Mirror};
 
 mod ends;
 
@@ -74,6 +74,8 @@ pub struct Cache<K> {
     shelf: Arc<RwLock<Shelf<K>>>,
     subscribers: Arc<RwLock<Vec<Subscriber<K>>>>,
     synced: Arc<Synced>,
+    /// Where other processes of this program may have read the same.
+    library: Option<Library>,
 }
 
 impl<K> Clone for Cache<K> {
@@ -82,12 +84,18 @@ impl<K> Clone for Cache<K> {
             shelf: self.shelf.clone(),
             subscribers: self.subscribers.clone(),
             synced: self.synced.clone(),
+            library: self.library.clone(),
         }
     }
 }
 
 impl<K: Kind> Cache<K> {
+    #[cfg(test)]
     pub(crate) fn new() -> Self {
+        Self::reading_from(None)
+    }
+
+    pub(crate) fn reading_from(library: Option<Library>) -> Self {
         let shelf = Shelf {
             objects: BTreeMap::new(),
             frontier: 0,
@@ -98,6 +106,14 @@ impl<K: Kind> Cache<K> {
             shelf: Arc::new(RwLock::new(shelf)),
             subscribers: Arc::default(),
             synced: Arc::default(),
+            library,
+        }
+    }
+
+    fn decode(&self, json: &[u8]) -> Result<Arc<K>, serde_json::Error> {
+        match &self.library {
+            Some(library) => library.read(json),
+            None => K::decode(json).map(Arc::new),
         }
     }
 
@@ -210,7 +226,7 @@ impl<K: Kind> Cache<K> {
         };
         let done = object.meta().is_deleting() && object.meta().finalizers.is_empty();
         if !known && !done {
-            self.put(object);
+            self.put(Arc::new(object));
         }
     }
 
@@ -233,9 +249,8 @@ impl<K: Kind> Cache<K> {
         }
     }
 
-    pub(crate) fn put(&self, object: K) {
-        let key = object.key();
-        let new = Arc::new(object);
+    pub(crate) fn put(&self, new: Arc<K>) {
+        let key = new.key();
         let old = {
             let mut shelf = self.write();
             // A late event must not bring back what is gone.
@@ -273,8 +288,8 @@ impl<K: Kind> Cache<K> {
     }
 
     /// Makes the cache equal to a full list.
-    pub(crate) fn replace(&self, listed: Vec<K>, revision: u64) {
-        let keep: BTreeSet<Key> = listed.iter().map(Kind::key).collect();
+    pub(crate) fn replace(&self, listed: Vec<Arc<K>>, revision: u64) {
+        let keep: BTreeSet<Key> = listed.iter().map(|object| object.key()).collect();
         let gone: Vec<Arc<Key>> = self
             .read()
             .objects
@@ -305,8 +320,11 @@ impl<K: Kind> Cache<K> {
 }
 
 impl<K: Kind> Mirror for Cache<K> {
-    fn put(&self, json: &[u8]) -> Result<(), serde_json::Error> {
-        K::decode(json).map(|object| Cache::put(self, object))
+    fn put(&self, json: &[u8]) -> Result<String, serde_json::Error> {
+        let object = self.decode(json)?;
+        let version = object.meta().resource_version.clone();
+        Cache::put(self, object);
+        Ok(version)
     }
 
     fn remove(&self, key: &Key) {
@@ -325,7 +343,7 @@ impl<K: Kind> Mirror for Cache<K> {
         let mut objects = Vec::with_capacity(items.len());
         let mut unreadable = Vec::new();
         for (index, item) in items.iter().enumerate() {
-            match K::decode(item.get().as_bytes()) {
+            match self.decode(item.get().as_bytes()) {
                 Ok(object) => objects.push(object),
                 Err(error) => unreadable.push((index, error)),
             }

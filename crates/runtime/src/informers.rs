@@ -13,6 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     cache::Cache,
     cluster::{Cluster, Collection},
+    library::Library,
     watch::reflect,
 };
 
@@ -21,6 +22,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Informers {
     cluster: Cluster,
+    library: Option<Library>,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -39,9 +41,10 @@ pub struct Followed<K> {
 }
 
 impl Informers {
-    pub(crate) fn new(cluster: Cluster) -> Self {
+    pub(crate) fn new(cluster: Cluster, library: Option<Library>) -> Self {
         Self {
             cluster,
+            library,
             shared: Arc::default(),
         }
     }
@@ -70,7 +73,7 @@ impl Informers {
         {
             return cache.clone();
         }
-        let cache = Cache::<K>::new();
+        let cache = Cache::<K>::reading_from(self.library.clone());
         let from = Collection::of::<K>(None);
         let task = reflect(
             self.cluster.clone(),
@@ -88,7 +91,7 @@ impl Informers {
     /// Follows one object. It costs a watch of its own: for objects of which there are many
     /// and few are of interest, and which one role alone looks at.
     pub fn follow<K: Kind>(&self, key: &Key) -> Followed<K> {
-        let cache = Cache::<K>::new();
+        let cache = Cache::<K>::reading_from(self.library.clone());
         let from = Collection::of::<K>(Some(&key.namespace));
         let selector = format!("&fieldSelector=metadata.name%3D{}", key.name);
         let task = tokio::spawn(reflect(self.cluster.clone(), from, selector, cache.clone()));

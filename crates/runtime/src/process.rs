@@ -18,6 +18,7 @@ use crate::{
     clock::Clock,
     cluster::Cluster,
     informers::Informers,
+    library::Library,
     metrics::Metrics,
     panics::{Role, Told},
     recorder::Recorder,
@@ -53,9 +54,24 @@ impl Process {
 
     /// A process without roles, which counts into metrics that outlive it.
     pub fn measured(client: kube::Client, clock: Clock, metrics: Metrics) -> Self {
+        Self::made(client, clock, metrics, None)
+    }
+
+    /// A process without roles, in a program that has others: what they read in the same words is
+    /// kept once.
+    pub fn beside(client: kube::Client, clock: Clock, library: Library) -> Self {
+        Self::made(client, clock, Metrics::default(), Some(library))
+    }
+
+    fn made(
+        client: kube::Client,
+        clock: Clock,
+        metrics: Metrics,
+        library: Option<Library>,
+    ) -> Self {
         let cluster = Cluster::new(client);
         Self {
-            informers: Informers::new(cluster.clone()),
+            informers: Informers::new(cluster.clone(), library),
             cluster,
             clock,
             metrics,

@@ -30,8 +30,8 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// What a watch is reflected into. Not generic, so that the loop below is compiled once
 /// and not once per kind and crate.
 pub(crate) trait Mirror: Send + Sync {
-    /// Takes in one object; an error means that it can't be read.
-    fn put(&self, json: &[u8]) -> Result<(), serde_json::Error>;
+    /// Takes in one object and tells its version; an error means that it can't be read.
+    fn put(&self, json: &[u8]) -> Result<String, serde_json::Error>;
     /// Lets one object go.
     fn remove(&self, key: &Key);
     /// The object of this uid is gone for good.
@@ -182,15 +182,20 @@ impl Reflection<'_> {
             let status: Status = serde_json::from_slice(object).unwrap_or_default();
             return Err(self.refuse(status.into()));
         }
+        if matches!(event.what, "ADDED" | "MODIFIED") {
+            match self.mirror.put(object) {
+                Ok(version) => {
+                    self.mirror.advance(version.parse().unwrap_or(0));
+                    *at = version;
+                    return Ok(());
+                }
+                Err(error) => self.skipped(object, &error),
+            }
+        }
         let Ok(named) = serde_json::from_slice::<Named>(object) else {
             return Ok(());
         };
         match event.what {
-            "ADDED" | "MODIFIED" => {
-                if let Err(error) = self.mirror.put(object) {
-                    self.skipped(object, &error);
-                }
-            }
             "DELETED" => {
                 // What leaves a selection may live on.
                 if self.selector.is_empty() {

@@ -7,7 +7,7 @@
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
 use orlop_apiserver::{ApiServer, User};
-use orlop_runtime::{Clock, Process};
+use orlop_runtime::{Clock, Library, Process};
 use serde_json::Value;
 
 /// Where all accounts of the roles are.
@@ -74,10 +74,11 @@ pub(crate) struct Roles {
 
 impl Roles {
     pub(crate) fn of(server: &ApiServer) -> Self {
+        let library = Library::default();
         let process = |role: Role| {
             let user = User::service_account(NAMESPACE, role.account());
             let client = kube::Client::new(server.service_as(user), "default");
-            Process::new(client, Clock::system())
+            Process::beside(client, Clock::system(), library.clone())
         };
         Self {
             control: process(Role::Control),
