@@ -44,7 +44,8 @@ impl Guest {
         let archive = scratch.join("initramfs");
         let mut out = BufWriter::new(File::create(&archive)?);
         let modules = modules::to_load(&self.packages, &version)?;
-        initramfs::write(&mut out, &self.packages, &modules, &self.script()?)?;
+        let script = self.script()?;
+        initramfs::write(&mut out, &self.packages, &modules, &script, &self.seen()?)?;
         drop(out);
         let host = Share::serve(Path::new("/"), "host", scratch)?;
         let packages = Share::serve(&self.packages, "packages", scratch)?;
@@ -112,6 +113,24 @@ impl Guest {
             }
         }
         bail!("no kernel in {}; run scripts/setup-vm", boot.display());
+    }
+
+    /// Folders below `/tmp` that the guest needs: the checkout, and where its programs are.
+    fn seen(&self) -> Result<Vec<PathBuf>> {
+        let mut folders = vec![std::env::current_dir()?];
+        let named = self.environment.iter().map(|(_, value)| value);
+        for path in named.chain(&self.words).map(Path::new) {
+            if path.is_absolute() && path.exists() {
+                let folder = if path.is_dir() {
+                    Some(path)
+                } else {
+                    path.parent()
+                };
+                folders.extend(folder.map(Path::to_owned));
+            }
+        }
+        folders.retain(|folder| folder.starts_with("/tmp") && folder != Path::new("/tmp"));
+        Ok(folders)
     }
 
     /// What the guest's shell runs.

@@ -23,6 +23,7 @@ mkdir -p /new/dev/pts /new/dev/shm
 mount -t devpts devpts /new/dev/pts
 mount -t tmpfs tmpfs /new/dev/shm
 mount -t tmpfs tmpfs /new/tmp
+while read -r folder; do mkdir -p "/new$folder" && mount --bind "/host$folder" "/new$folder"; done </seen
 mount -t tmpfs tmpfs /new/run
 mount -t cgroup2 cgroup2 /new/sys/fs/cgroup
 ln -s /proc/self/fd /new/dev/fd

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-/// What the first process does. The words to run are in the file `/run`.
+/// What the first process does. The words to run are in the file `/run`; the folders of this machine
+/// that lie below `/tmp`, which is the guest's own, but are to be seen, in `/seen`.
 const INIT: &str = include_str!("init.sh");
 
 /// Writes the archive.
@@ -14,6 +15,7 @@ pub(super) fn write(
     packages: &Path,
     modules: &[impl AsRef<Path>],
     run: &str,
+    seen: &[impl AsRef<Path>],
 ) -> Result<()> {
     let mut archive = Archive { out, inode: 0 };
     for folder in [
@@ -30,6 +32,10 @@ pub(super) fn write(
     archive.program("bin/busybox", &busybox)?;
     archive.program("init", INIT.as_bytes())?;
     archive.program("run", run.as_bytes())?;
+    let lines = seen
+        .iter()
+        .map(|folder| format!("{}\n", folder.as_ref().display()));
+    archive.program("seen", lines.collect::<String>().as_bytes())?;
     for (number, module) in modules.iter().enumerate() {
         let module = module.as_ref();
         let bytes = std::fs::read(module)
