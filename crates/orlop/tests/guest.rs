@@ -21,8 +21,12 @@ mod life;
 mod outage;
 #[path = "guest/peer.rs"]
 mod peer;
+#[path = "guest/quota.rs"]
+mod quota;
 #[path = "guest/server.rs"]
 mod server;
+#[path = "guest/stack.rs"]
+mod stack;
 mod support;
 #[path = "guest/trouble.rs"]
 mod trouble;

@@ -172,7 +172,7 @@ impl System {
         );
         tell("snapshots", &bootstrap::snapshots(&class, &info));
 
-        start_roles(&roles, &controller);
+        start_roles(&roles, &controller, &info.name);
         let on_node = Heard::new(&roles.node, &chronicle, Side::Node);
         let mut handles = Vec::new();
         for name in &names {
@@ -418,7 +418,7 @@ fn offer(path: &Path, services: Services, sockets: &Sockets) -> Result<()> {
     Ok(())
 }
 
-fn start_roles(roles: &Roles, driver: &Driver) {
+fn start_roles(roles: &Roles, driver: &Driver, name: &str) {
     orlop_control::binder::start(&roles.control);
     orlop_control::attach_detach::start(&roles.control);
     orlop_control::protection::start(&roles.control);
@@ -427,7 +427,13 @@ fn start_roles(roles: &Roles, driver: &Driver) {
     orlop_scheduler::start(&roles.scheduler);
     orlop_workloads::start(&roles.workloads);
     let beside = &roles.controller;
-    orlop_sidecars::provisioner::start(beside, driver.clone(), Default::default());
+    let provisioner = orlop_sidecars::provisioner::Config {
+        // Strange drivers may refuse parameters that they don't know; this one's folders are named
+        // by them.
+        extra_create_metadata: name == orlop_drivers::nfs::DRIVER_NAME,
+        ..Default::default()
+    };
+    orlop_sidecars::provisioner::start(beside, driver.clone(), provisioner);
     orlop_sidecars::attacher::start(beside, driver.clone(), Default::default());
     orlop_sidecars::resizer::start(beside, driver.clone(), Default::default());
     orlop_sidecars::snapshotter::start(beside, driver.clone(), Default::default());

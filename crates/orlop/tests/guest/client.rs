@@ -168,6 +168,50 @@ impl Driver {
         Ok(made.into_inner().snapshot.unwrap())
     }
 
+    pub(crate) async fn delete_snapshot(&self, id: &str) -> Result<(), Status> {
+        let request = DeleteSnapshotRequest {
+            snapshot_id: id.into(),
+            ..Default::default()
+        };
+        let call = timed(request, LONG);
+        self.controller().delete_snapshot(call).await.map(drop)
+    }
+
+    /// How many bytes a share has left.
+    pub(crate) async fn capacity(&self, on: &On<'_>) -> Result<i64, Status> {
+        let request = GetCapacityRequest {
+            volume_capabilities: vec![on.capability()],
+            parameters: on.parameters(),
+            ..Default::default()
+        };
+        let told = self.controller().get_capacity(timed(request, LONG)).await?;
+        Ok(told.into_inner().available_capacity)
+    }
+
+    /// A volume as the controller sees it.
+    pub(crate) async fn get(&self, id: &str) -> Result<ControllerGetVolumeResponse, Status> {
+        let request = ControllerGetVolumeRequest {
+            volume_id: id.into(),
+        };
+        let call = timed(request, LONG);
+        let told = self.controller().controller_get_volume(call).await?;
+        Ok(told.into_inner())
+    }
+
+    pub(crate) async fn validate(&self, volume: &Volume, on: &On<'_>) -> Result<(), Status> {
+        let request = ValidateVolumeCapabilitiesRequest {
+            volume_id: volume.volume_id.clone(),
+            volume_context: volume.volume_context.clone(),
+            volume_capabilities: vec![on.capability()],
+            ..Default::default()
+        };
+        let call = timed(request, LONG);
+        self.controller()
+            .validate_volume_capabilities(call)
+            .await
+            .map(drop)
+    }
+
     /// Lets a volume have so many bytes; how many it has then.
     pub(crate) async fn expand(&self, id: &str, on: &On<'_>, bytes: i64) -> Result<i64, Status> {
         let request = ControllerExpandVolumeRequest {

@@ -82,6 +82,60 @@ async fn a_volume_lives_on_ganesha_and_its_best_version_is_found() {
 }
 
 #[tokio::test]
+async fn a_driver_that_was_started_anew_deletes_on_an_old_server_without_being_told_how() {
+    in_guest!();
+    let _server = server::OnlyVersion3::start();
+    let on = |options| On {
+        server: "127.0.0.1",
+        share: "/data",
+        options,
+    };
+    let driver = Driver::start().await;
+    let volume = driver
+        .create("pvc-old", &on("nfsvers=3,nolock"))
+        .await
+        .unwrap();
+    drop(driver);
+    let driver = Driver::start().await;
+    driver.delete(&volume.volume_id, &on("")).await.unwrap();
+    assert!(!server::path("data", "pvc-old").exists());
+    live(&driver, "pvc-found", on(""), "vers=3").await;
+}
+
+#[tokio::test]
+async fn a_server_that_maps_root_to_nobody_serves_if_the_share_is_nobodys() {
+    in_guest!();
+    server::kernel();
+    let driver = Driver::start().await;
+    let on = On {
+        server: "127.0.0.1",
+        share: "/squashed",
+        options: "",
+    };
+    let root = server::path("squashed", "");
+    std::os::unix::fs::chown(&root, Some(65534), Some(65534)).unwrap();
+    let target = driver.folder.path().join("target");
+    let volume = driver.create("pvc-nobody", &on).await.unwrap();
+    driver.publish(&volume, &on, &target).await.unwrap();
+    // As build tools leave it: nobody may write into what they keep.
+    let kept = target.join("kept");
+    fs::create_dir(&kept).unwrap();
+    fs::write(kept.join("file"), "x").unwrap();
+    fs::set_permissions(&kept, std::os::unix::fs::PermissionsExt::from_mode(0o555)).unwrap();
+    driver.unpublish(&volume, &target).await.unwrap();
+    driver.delete(&volume.volume_id, &on).await.unwrap();
+    assert!(!server::path("squashed", "pvc-nobody").exists());
+    let trash = server::path("squashed", ".orlop-csi/trash");
+    let begin = Instant::now();
+    while fs::read_dir(&trash).unwrap().next().is_some() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it is kept");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    std::os::unix::fs::chown(&root, Some(0), Some(0)).unwrap();
+    fs::remove_dir_all(server::path("squashed", ".orlop-csi")).unwrap();
+}
+
+#[tokio::test]
 async fn copies_have_what_the_volume_had() {
     in_guest!();
     server::kernel();
@@ -114,6 +168,7 @@ async fn copies_have_what_the_volume_had() {
             }),
         ),
     ];
+    let copied = server::copied();
     for (name, source) in sources {
         // Onto another share as well: the bytes go through here.
         for share in ["/data", "/other"] {
@@ -128,8 +183,58 @@ async fn copies_have_what_the_volume_had() {
             driver.delete(&copy.volume_id, &on).await.unwrap();
         }
     }
+    assert!(
+        server::copied() > copied,
+        "the server was not asked to copy by itself"
+    );
     driver.delete(&volume.volume_id, &on).await.unwrap();
     assert_eq!(nfs_mounts(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn no_id_leads_out_of_its_share() {
+    in_guest!();
+    server::kernel();
+    let driver = Driver::start().await;
+    let on = On {
+        server: "127.0.0.1",
+        share: "/data",
+        options: "",
+    };
+    let canary = server::path("other", "canary");
+    fs::create_dir_all(&canary).unwrap();
+    fs::write(canary.join("file"), "alive").unwrap();
+    fs::create_dir_all(server::path("data", "mine/deep")).unwrap();
+    std::os::unix::fs::symlink("../other", server::path("data", "link")).unwrap();
+    for id in [
+        "127.0.0.1#data###",
+        "127.0.0.1#data##archive#",
+        "127.0.0.1#data#..##",
+        "127.0.0.1#data#../other/canary##",
+        "127.0.0.1#data#mine/../../other##archive",
+        "127.0.0.1#data#..\\other##",
+        "127.0.0.1#data/../other#canary##",
+        "127.0.0.1#data#mine#../../other#",
+        "127.0.0.1#data#link/canary##",
+        "127.0.0.1#data#link#pvc-1#archive",
+        "127.0.0.1/data/..",
+    ] {
+        // Nothing to delete, or a refusal; never an effect.
+        let _ = driver.delete(id, &on).await;
+        let request = orlop_csi::proto::DeleteSnapshotRequest {
+            snapshot_id: format!("{id}#x"),
+            ..Default::default()
+        };
+        let _ = driver.controller().delete_snapshot(request).await;
+        let alive = fs::read_to_string(canary.join("file"));
+        assert_eq!(alive.unwrap(), "alive", "{id}");
+        assert!(server::path("data", "mine/deep").is_dir(), "{id}");
+        assert!(server::path("data", "link").is_symlink(), "{id}");
+    }
+    for path in ["data/mine", "other/canary"] {
+        fs::remove_dir_all(server::path(path, "")).unwrap();
+    }
+    fs::remove_file(server::path("data", "link")).unwrap();
 }
 
 #[tokio::test]

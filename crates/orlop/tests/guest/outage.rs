@@ -51,6 +51,10 @@ async fn every_call_survives_a_server_that_goes_for_a_minute() {
     let at = |name: &str| driver.folder.path().join(name);
     let source = made(driver, "out-source").await;
     let snapshot = driver.snapshot("out-old", &source.volume_id).await.unwrap();
+    let doomed_cut = driver
+        .snapshot("out-gone", &source.volume_id)
+        .await
+        .unwrap();
     let (doomed, grown) = (
         made(driver, "out-doomed").await,
         made(driver, "out-grown").await,
@@ -122,7 +126,33 @@ async fn every_call_survives_a_server_that_goes_for_a_minute() {
     });
     let gone = at("hidden");
     let unpublished = insist("unpublish", async || driver.unpublish(&hidden, &gone).await);
-    let (new, cloned, restored, cut, deleted, expanded, published, unpublished, ()) = tokio::join!(
+    let uncut = insist("delete a snapshot", async || {
+        driver.delete_snapshot(&doomed_cut.snapshot_id).await
+    });
+    // Those that only look: how the server is, is what some of them are asked for.
+    let (capacity, validated) = (
+        insist("capacity", async || driver.capacity(&ON).await),
+        insist("validate", async || driver.validate(&source, &ON).await),
+    );
+    let well = insist("get", async || {
+        let told = driver.get(&source.volume_id).await?;
+        let condition = told.status.unwrap().volume_condition.unwrap();
+        match condition.abnormal {
+            true => Err(Status::unavailable(condition.message)),
+            false => Ok(()),
+        }
+    });
+    let place = at("shown");
+    let measured = insist("stats", async || {
+        let told = driver.stats(&shown, &place).await?;
+        let condition = told.volume_condition.unwrap();
+        match condition.abnormal {
+            true => Err(Status::unavailable(condition.message)),
+            false => Ok(()),
+        }
+    });
+    let looked = async { tokio::join!(capacity, validated, well, measured) };
+    let (new, cloned, restored, cut, deleted, expanded, published, unpublished, uncut, looked, ()) = tokio::join!(
         create,
         cloned,
         restored,
@@ -131,6 +161,8 @@ async fn every_call_survives_a_server_that_goes_for_a_minute() {
         expanded,
         published,
         unpublished,
+        uncut,
+        looked,
         outage
     );
     let refusals = [
@@ -142,6 +174,11 @@ async fn every_call_survives_a_server_that_goes_for_a_minute() {
         expanded.1,
         published.1,
         unpublished.1,
+        uncut.1,
+        looked.0.1,
+        looked.1.1,
+        looked.2.1,
+        looked.3.1,
     ];
     eprintln!("refused: {refusals:?}");
     assert!(
@@ -162,6 +199,14 @@ async fn every_call_survives_a_server_that_goes_for_a_minute() {
     }
     assert_eq!(expanded.0, 5 << 20);
     assert!(!server::path("data", "out-doomed").exists());
+    assert!(!server::path("data", "out-gone").exists());
+    for name in ["out-old", "out-cut"] {
+        assert!(
+            server::path("data", name)
+                .join("out-source.tar.gz")
+                .exists()
+        );
+    }
     assert_eq!(
         fs::read_to_string(at("new").join("file")).unwrap(),
         "out-grown"

@@ -30,7 +30,8 @@ pub(crate) fn kernel() {
         // Exports need a file system that has ids, which the guest's root has not.
         let image = "/tmp/exports.img";
         fs::File::create(image).unwrap().set_len(1 << 30).unwrap();
-        run("mkfs.ext4", &["-q", image]);
+        // With numbers for more files than its size lets it expect.
+        run("mkfs.ext4", &["-q", "-N", "262144", image]);
         fs::create_dir_all(ROOT).unwrap();
         run("mount", &["-o", "loop", image, ROOT]);
         for export in ["data", "other", "squashed", "readonly", "private"] {
@@ -88,9 +89,76 @@ pub(crate) fn start() {
     run("rpc.nfsd", &["8"]);
 }
 
+/// How often the server was asked to copy or clone by itself.
+pub(crate) fn copied() -> u64 {
+    const COPY: usize = 60;
+    const CLONE: usize = 71;
+    let told = fs::read_to_string("/proc/net/rpc/nfsd").unwrap();
+    let counts = told.lines().find_map(|line| line.strip_prefix("proc4ops "));
+    let counts: Vec<u64> = counts
+        .unwrap()
+        .split_whitespace()
+        // How many there are.
+        .skip(1)
+        .map(|count| count.parse().unwrap())
+        .collect();
+    counts[COPY] + counts[CLONE]
+}
+
 /// Ends the kernel's server; its exports and their data stay.
 pub(crate) fn stop() {
     run("rpc.nfsd", &["0"]);
+}
+
+/// The kernel's server without version 4; as it was when dropped.
+pub(crate) struct OnlyVersion3;
+
+impl OnlyVersion3 {
+    pub(crate) fn start() -> Self {
+        kernel();
+        stop();
+        run("rpc.nfsd", &["-N", "4", "8"]);
+        Self
+    }
+}
+
+impl Drop for OnlyVersion3 {
+    fn drop(&mut self) {
+        let _ = Command::new("rpc.nfsd").arg("0").status();
+        let _ = Command::new("rpc.nfsd").args(["-V", "4", "8"]).status();
+    }
+}
+
+/// An export whose folders can have limits: `/limited`. Gone when dropped.
+pub(crate) struct Limited;
+
+impl Limited {
+    pub(crate) fn start() -> Self {
+        kernel();
+        let (image, mounted) = ("/tmp/limited.img", path("limited", ""));
+        fs::File::create(image).unwrap().set_len(2 << 30).unwrap();
+        run("mkfs.xfs", &["-q", image]);
+        fs::create_dir(&mounted).unwrap();
+        let mounted = mounted.to_str().unwrap().to_owned();
+        run("mount", &["-o", "loop,prjquota", image, &mounted]);
+        let how = "rw,no_root_squash,no_subtree_check,insecure,sync";
+        run("exportfs", &["-o", how, "*:/limited"]);
+        Self
+    }
+
+    /// The server gives a folder so many mebibytes.
+    pub(crate) fn limit(&self, folder: &str, mebibytes: u32) {
+        let project = format!("project -s -p {} 42", path("limited", folder).display());
+        let limit = format!("limit -p bhard={mebibytes}m 42");
+        let root = path("limited", "").display().to_string();
+        run("xfs_quota", &["-x", "-c", &project, "-c", &limit, &root]);
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        let _ = Command::new("exportfs").args(["-u", "*:/limited"]).status();
+    }
 }
 
 /// A file of an export, as the server has it.
