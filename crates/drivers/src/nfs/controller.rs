@@ -104,6 +104,7 @@ impl<'a> Call<'a> {
         let order = Order {
             working_dir: config.working_dir.clone(),
             stand_in: config.hands.stand_in(),
+            sweep: config.hands.sweeps(&work),
             work,
         };
         config.hands.run(order, patience, held).await
@@ -137,6 +138,12 @@ impl<'a> Call<'a> {
 /// A volume that nobody else works on meanwhile.
 pub(super) fn volume_turn(id: &VolumeId) -> Subject {
     Subject::new("volume", format!("{}#{}", id.export, id.key()))
+}
+
+/// A volume, and its folder, which another one may have as well if the class chose it.
+pub(super) fn volume_and_folder(id: &VolumeId) -> Vec<Subject> {
+    let folder = Subject::new("folder", format!("{}#{}", id.export, id.folder));
+    vec![volume_turn(id), folder]
 }
 
 /// A volume's id of a call that needs one; what is no id of ours names nothing.

@@ -4,7 +4,7 @@
 //! has done its work well keeps its share for a while, and gets the next order on it. It is the only
 //! one who sees that mount, and takes it along when it ends.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::io;
 use std::process::Stdio;
@@ -13,14 +13,23 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::export::Export;
 use super::order::{Mounting, Order, Word};
 
 /// How long a worker is kept that has nothing to do.
 const REST: Duration = Duration::from_secs(10);
 
-/// How many such there are at most: as many as a sidecar asks at once.
-const RESTING: usize = 16;
+/// How many such there are at most.
+const RESTING: usize = 8;
+
+/// How many quick calls on a share are worked on at once: more of them are no quicker, and each takes
+/// the memory of a process.
+const AT_ONCE: usize = 4;
+
+/// More shares than anybody works on at once.
+const SHARES: usize = 256;
 
 /// How long one may take to end before it is left to the kernel.
 const FAREWELL: Duration = Duration::from_secs(30);
@@ -34,6 +43,10 @@ struct Inner {
     /// This program, with the arguments that make it a worker.
     program: Vec<OsString>,
     resting: Mutex<Resting>,
+    /// How many more calls a share can have worked on.
+    places: Mutex<BTreeMap<Export, Arc<Semaphore>>>,
+    /// Shares with nothing in their trash but what somebody deletes right now.
+    swept: Mutex<BTreeSet<Export>>,
 }
 
 #[derive(Debug, Default)]
@@ -60,7 +73,45 @@ impl Crew {
         Self(Arc::new(Inner {
             program,
             resting: Mutex::default(),
+            places: Mutex::default(),
+            swept: Mutex::default(),
         }))
+    }
+
+    /// Whether nothing is left in a share's trash that nobody deletes.
+    pub(super) fn is_swept(&self, export: &Export) -> bool {
+        let swept = self.0.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        swept.contains(export)
+    }
+
+    /// Notes how an order ended that threw something away: `free` if it was carried out to its end,
+    /// `all` if that was to sweep the trash.
+    pub(super) fn note(&self, export: &Export, free: bool, all: bool) {
+        let mut swept = self.0.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        match (free, all) {
+            (false, _) => {
+                swept.remove(export);
+            }
+            (true, true) if swept.len() < SHARES => {
+                swept.insert(export.clone());
+            }
+            (true, _) => {}
+        }
+    }
+
+    /// Waits until an order can be worked on, first come, first served; what keeps its place until
+    /// there is an answer. Copies take as long as they take, and wait for nobody.
+    pub(super) async fn place(&self, order: &Order) -> Option<OwnedSemaphorePermit> {
+        let share = {
+            let export = &order.work.only()?.export;
+            let mut places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
+            if places.len() > SHARES {
+                places.retain(|_, share| Arc::strong_count(share) > 1);
+            }
+            let share = places.entry(export.clone());
+            Arc::clone(share.or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE))))
+        };
+        share.acquire_owned().await.ok()
     }
 
     /// One who has what the order needs, if one rests.

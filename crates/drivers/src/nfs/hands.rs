@@ -19,7 +19,7 @@ use tonic::Code;
 
 use super::crew::{Crew, Worker};
 use super::failure::Failure;
-use super::order::{Answer, Order, Word};
+use super::order::{Answer, Order, Word, Work};
 use super::{diagnosis, work};
 
 /// How long a worker may be silent once it has reached its server.
@@ -55,6 +55,16 @@ impl Hands {
         }
     }
 
+    /// Whether an order shall delete what others left in the trash: what workers of this driver do is
+    /// deleted by themselves, so only what was left by those who were ended before.
+    pub(super) fn sweeps(&self, work: &Work) -> bool {
+        let export = work.throws_away_in();
+        export.is_some_and(|export| match self {
+            Self::StandIn(_) => true,
+            Self::Processes(crew) => !crew.is_swept(export),
+        })
+    }
+
     /// Has it done; `held` is kept until there is an answer, however long its caller waits.
     pub(super) async fn run<T: Send + Sync + 'static>(
         &self,
@@ -62,11 +72,22 @@ impl Hands {
         patience: Duration,
         held: T,
     ) -> Result<Answer, Failure> {
+        let deadline = Instant::now() + patience.saturating_sub(MARGIN).max(MARGIN);
+        let place = match self {
+            Self::StandIn(_) => None,
+            Self::Processes(crew) => {
+                let place = tokio::time::timeout_at(deadline, crew.place(&order)).await;
+                place.map_err(|_| {
+                    let doing = "answer calls that came before this one";
+                    diagnosis::silent(order.work.export(), doing, patience.as_secs())
+                })?
+            }
+        };
         let call = Call {
             order: Arc::new(order),
-            held: Arc::new(held),
+            held: Arc::new((held, place)),
             patience,
-            deadline: Instant::now() + patience.saturating_sub(MARGIN).max(MARGIN),
+            deadline,
         };
         let crew = match self {
             Self::StandIn(_) => return call.by_thread().await.into(),
@@ -115,7 +136,18 @@ impl<T: Send + Sync + 'static> Call<T> {
             crew.clone(),
         );
         tokio::spawn(async move {
-            let free = follow(&mut worker, words, held).await;
+            let free = follow(&mut worker, words, held, &order).await;
+            match &order.work {
+                // What it found half made lies in the trash now.
+                Work::Create(create) if create.content.is_some() => {
+                    crew.note(&create.on.export, false, false);
+                }
+                work => {
+                    if let Some(export) = work.throws_away_in() {
+                        crew.note(export, free, order.sweep);
+                    }
+                }
+            }
             match order.work.only() {
                 Some(on) if free => crew.rest(worker, on.clone()),
                 _ => worker.dismiss().await,
@@ -176,15 +208,19 @@ fn is_answer(word: &Word) -> bool {
 
 /// Passes on what a worker says until it is free, or ends, or says nothing for too long, or its caller
 /// has left before it reached its server. Whether it is free.
-async fn follow<T>(worker: &mut Worker, words: mpsc::Sender<Word>, held: T) -> bool {
+async fn follow<T>(worker: &mut Worker, words: mpsc::Sender<Word>, held: T, order: &Order) -> bool {
     let mut held = Some(held);
     let mut reached = false;
+    let mut progress = Progress::new(order);
     loop {
         let patience = if reached { SILENCE } else { SILENCE * 4 };
         let word = tokio::select! {
             word = tokio::time::timeout(patience, worker.listen()) => word,
             () = words.closed(), if !reached => return false,
         };
+        if let Ok(Some(word)) = &word {
+            progress.hear(word);
+        }
         match word {
             Ok(Some(Word::Free)) => return true,
             Ok(Some(word)) => {
@@ -195,6 +231,45 @@ async fn follow<T>(worker: &mut Worker, words: mpsc::Sender<Word>, held: T) -> b
                 let _ = words.send(word).await;
             }
             Ok(None) | Err(_) => return false,
+        }
+    }
+}
+
+/// What the log is told of work that takes long: nobody may wait for it any more.
+struct Progress {
+    /// What is worked on.
+    on: String,
+    files: u64,
+    told: Instant,
+    /// Whether it was told that it takes long, so that its end is told as well.
+    long: bool,
+}
+
+impl Progress {
+    /// How often the log hears of it.
+    const PAUSE: Duration = Duration::from_secs(10);
+
+    fn new(order: &Order) -> Self {
+        let export = order.work.export();
+        Self {
+            on: export.map_or_else(String::new, ToString::to_string),
+            files: 0,
+            told: Instant::now(),
+            long: false,
+        }
+    }
+
+    fn hear(&mut self, word: &Word) {
+        match word {
+            Word::Beat(files) => self.files = *files,
+            Word::Free if self.long => {
+                tracing::info!(share = self.on, files = self.files, "done");
+            }
+            _ => {}
+        }
+        if self.told.elapsed() >= Self::PAUSE {
+            (self.told, self.long) = (Instant::now(), true);
+            tracing::info!(share = self.on, files = self.files, "still at work");
         }
     }
 }

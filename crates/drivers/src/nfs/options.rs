@@ -185,9 +185,13 @@ impl MountPlan {
         restrictions
     }
 
-    /// The same for work of our own on the share, which nobody else sees: writable.
+    /// The same for work of our own on the share, which nobody else sees: writable, and without
+    /// locks, which by version 3 need daemons that a controller's node may not have.
     pub(crate) fn for_work(mut self) -> Self {
         self.flags.clear();
+        self.options
+            .retain(|(key, _)| !matches!(key.as_str(), "lock" | "nolock" | "local_lock"));
+        self.options.push(("nolock".to_owned(), None));
         self
     }
 }
@@ -256,7 +260,9 @@ mod tests {
         assert_eq!(plan.options.len(), 2);
         let restrictions = plan.restrictions();
         assert!(restrictions.read_only && restrictions.no_exec && !restrictions.no_suid);
-        assert!(!plan.for_work().restrictions().read_only);
+        let work = plan.for_work();
+        assert!(!work.restrictions().read_only);
+        assert_eq!(work.options.last(), Some(&("nolock".to_owned(), None)));
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(crate) struct Order {
     pub(crate) working_dir: PathBuf,
     /// A folder that stands for all servers, in tests: `server/share` below it.
     pub(crate) stand_in: Option<PathBuf>,
+    /// Whether what others left in the share's trash is deleted as well.
+    pub(crate) sweep: bool,
     pub(crate) work: Work,
 }
 
@@ -130,6 +132,14 @@ impl Work {
             | Self::Publish(_)
             | Self::Unpublish { .. }
             | Self::Stats { .. } => None,
+        }
+    }
+
+    /// The share whose trash it fills.
+    pub(crate) fn throws_away_in(&self) -> Option<&Export> {
+        match self {
+            Self::Delete { on, .. } | Self::Discard { on, .. } => Some(&on.export),
+            _ => None,
         }
     }
 

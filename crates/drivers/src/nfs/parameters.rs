@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::export::{Export, ExportError};
-use super::sub_dir::{self, SubDir, SubDirError, Told};
+use super::sub_dir::{self, SubDir, SubDirError, Told, Untold};
 
 /// What happens to the folder of a deleted volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,7 +107,7 @@ impl<'a> Words<'a> {
         Ok(Export::parse(server, share)?)
     }
 
-    fn sub_dir(&self) -> Result<Option<SubDir>, ParameterError> {
+    fn sub_dir(&self, untold: Untold) -> Result<Option<SubDir>, ParameterError> {
         let Some(text) = self.get("subdir") else {
             return Ok(None);
         };
@@ -115,7 +115,7 @@ impl<'a> Words<'a> {
             text: text.to_owned(),
             source,
         };
-        let expanded = sub_dir::expand(text, self.told()).map_err(refused)?;
+        let expanded = sub_dir::expand(text, self.told(), untold).map_err(refused)?;
         SubDir::parse(&expanded).map(Some).map_err(refused)
     }
 
@@ -164,7 +164,7 @@ impl Class {
         };
         Ok(Self {
             export: words.export()?,
-            folder: words.sub_dir()?,
+            folder: words.sub_dir(Untold::Refused)?,
             on_delete: on_delete.map(policy).transpose()?,
             permissions: words.permissions()?,
         })
@@ -186,7 +186,7 @@ impl Attributes {
         let named = words.get("server").is_some() || words.get("share").is_some();
         Ok(Self {
             export: named.then(|| words.export()).transpose()?,
-            folder: words.sub_dir()?,
+            folder: words.sub_dir(Untold::Left)?,
             permissions: words.permissions()?,
             mount_options: words.get("mountoptions").map(str::to_owned),
         })
@@ -297,5 +297,18 @@ mod tests {
             Some("nfsvers=3,nolock")
         );
         assert_eq!(attributes.folder, None);
+    }
+
+    #[test]
+    fn a_volume_whose_folder_has_a_templates_name_is_found_by_it() {
+        // The original makes such folders where its provisioner tells it nothing about claims.
+        let attributes = Attributes::parse(&map(&[
+            ("server", "s"),
+            ("share", "/"),
+            ("subDir", "${pvc.metadata.namespace}/x"),
+        ]))
+        .unwrap();
+        let folder = attributes.folder.unwrap();
+        assert_eq!(folder.as_str(), "${pvc.metadata.namespace}/x");
     }
 }

@@ -116,16 +116,31 @@ pub(crate) struct Told<'a> {
     pub(crate) volume: Option<&'a str>,
 }
 
+/// What becomes of a word of a template that the request says nothing about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Untold {
+    /// It is refused: all volumes of a class would share a folder.
+    Refused,
+    /// It stays: a folder that is there may have just that name.
+    Left,
+}
+
 /// Fills in a template.
-pub(crate) fn expand(template: &str, told: Told<'_>) -> Result<String, SubDirError> {
+pub(crate) fn expand(
+    template: &str,
+    told: Told<'_>,
+    untold: Untold,
+) -> Result<String, SubDirError> {
     let mut text = template.to_owned();
     for (word, value) in [
         ("${pvc.metadata.name}", told.claim),
         ("${pvc.metadata.namespace}", told.namespace),
         ("${pv.metadata.name}", told.volume),
     ] {
-        if text.contains(word) {
-            text = text.replace(word, value.ok_or(SubDirError::Template(word))?);
+        match (text.contains(word), value) {
+            (true, Some(value)) => text = text.replace(word, value),
+            (true, None) if untold == Untold::Refused => return Err(SubDirError::Template(word)),
+            _ => {}
         }
     }
     Ok(text)
@@ -180,11 +195,16 @@ mod tests {
             volume: None,
         };
         assert_eq!(
-            expand("${pvc.metadata.namespace}/${pvc.metadata.name}/x", told).unwrap(),
+            expand(
+                "${pvc.metadata.namespace}/${pvc.metadata.name}/x",
+                told,
+                Untold::Refused
+            )
+            .unwrap(),
             "ns/data/x"
         );
         assert_eq!(
-            expand("${pv.metadata.name}", told),
+            expand("${pv.metadata.name}", told, Untold::Refused),
             Err(SubDirError::Template("${pv.metadata.name}"))
         );
         // What a name looks like doesn't make it a template.
@@ -192,6 +212,10 @@ mod tests {
             claim: Some("${pv.metadata.name}"),
             ..told
         };
-        assert!(expand("${pvc.metadata.name}", odd).is_err());
+        assert!(expand("${pvc.metadata.name}", odd, Untold::Refused).is_err());
+        assert_eq!(
+            expand("${pv.metadata.name}", told, Untold::Left).unwrap(),
+            "${pv.metadata.name}"
+        );
     }
 }

@@ -96,7 +96,6 @@ pub(super) fn carry_out(order: &Order, kept: &Kept, tell: &(dyn Fn(Word) + Sync)
         }
     }
     if let Work::Delete { on, .. } | Work::Discard { on, .. } = &order.work {
-        // What was deleted in this call and in earlier ones that were cut short.
         delete::sweep(&ground, on);
     }
 }

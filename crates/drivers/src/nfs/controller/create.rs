@@ -4,7 +4,7 @@ use orlop_csi::proto::volume_content_source::Type as Source;
 use orlop_csi::{limits, proto};
 use tonic::Code;
 
-use super::{Call, Capability, volume_turn};
+use super::{Call, Capability, volume_and_folder};
 use crate::nfs::failure::Failure;
 use crate::nfs::ids::{self, SnapshotId, VolumeId};
 use crate::nfs::order::{Answer, Content, Create, Work};
@@ -57,7 +57,7 @@ pub(super) async fn create(
         content: content.map(|(_, content)| content),
     };
     let made = call
-        .run(Work::Create(order), vec![volume_turn(&id)])
+        .run(Work::Create(order), volume_and_folder(&id))
         .await?;
     let Answer::Volume { capacity_bytes, .. } = made else {
         return Err(Failure::new(

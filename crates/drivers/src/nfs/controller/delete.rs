@@ -2,7 +2,7 @@
 
 use orlop_csi::proto;
 
-use super::{Call, volume_turn};
+use super::{Call, volume_and_folder};
 use crate::nfs::OnDelete;
 use crate::nfs::failure::Failure;
 use crate::nfs::ids::VolumeId;
@@ -36,6 +36,6 @@ pub(super) async fn delete(
         on_delete,
         remove_archived: config.remove_archived,
     };
-    call.run(work, vec![volume_turn(&id)]).await?;
+    call.run(work, volume_and_folder(&id)).await?;
     done
 }

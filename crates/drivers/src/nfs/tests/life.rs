@@ -291,3 +291,57 @@ async fn an_expanded_volume_says_so_when_it_is_made_again() {
         3 << 30
     );
 }
+
+#[tokio::test]
+async fn who_only_looks_leaves_nothing_behind() {
+    let ground = Ground::new();
+    fs::create_dir(ground.share().join("pvc-1")).unwrap();
+    let id = "nfs.example#share#pvc-1##".to_owned();
+    let look = proto::ControllerGetVolumeRequest {
+        volume_id: id.clone(),
+    };
+    ground
+        .controller()
+        .controller_get_volume(Request::new(look))
+        .await
+        .unwrap();
+    let validate = proto::ValidateVolumeCapabilitiesRequest {
+        volume_id: id,
+        volume_capabilities: vec![capability(Mode::MultiNodeMultiWriter)],
+        ..Default::default()
+    };
+    ground
+        .controller()
+        .validate_volume_capabilities(Request::new(validate))
+        .await
+        .unwrap();
+    ground.delete("nfs.example#share#pvc-2##").await.unwrap();
+    assert!(!ground.share().join(HOUSE).exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clone_is_whole_or_none_though_its_source_is_deleted_meanwhile() {
+    const FILES: usize = 2000;
+    let ground = Ground::new();
+    for (round, wait) in [1, 4, 8, 15, 25, 40].into_iter().enumerate() {
+        let (name, copy) = (format!("pvc-{round}"), format!("copy-{round}"));
+        let volume = ground.create(&name, &[]).await.unwrap();
+        for file in 0..FILES {
+            fs::write(ground.share().join(&name).join(file.to_string()), "x").unwrap();
+        }
+        let source = Source::Volume(VolumeSource {
+            volume_id: volume.volume_id.clone(),
+        });
+        let deleted = async {
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+            ground.delete(&volume.volume_id).await.unwrap();
+        };
+        let (made, ()) = tokio::join!(ground.create_from(&copy, &[], Some(source)), deleted);
+        match made {
+            Ok(_) => assert_eq!(names(&ground.share().join(&copy)).len(), FILES),
+            Err(refused) => {
+                assert!(!ground.share().join(&copy).exists(), "{refused}");
+            }
+        }
+    }
+}

@@ -101,6 +101,14 @@ fn fill(
             let from = from.as_ref().unwrap_or(share);
             let tree = enter(from, source, "volume")?;
             copy::copy(&tree, &folder, ground.pulse).map_err(failed("copy into"))?;
+            // A deleted volume leaves its name before any of its files: what is still there was
+            // there as a whole.
+            let is = |held: &Folder| held.itself().map(|entry| entry.inode);
+            let still = enter(from, source, "volume")?;
+            let (was, now) = (is(&tree), is(&still));
+            if was.map_err(failed("copy into"))? != now.map_err(failed("copy into"))? {
+                return Err(missing(from, source, "volume"));
+            }
         }
         Content::Snapshot {
             on,

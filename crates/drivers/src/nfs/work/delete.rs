@@ -1,6 +1,6 @@
 //! A volume's folder goes: out of its place in one step, and then away, however long that takes.
 
-use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tonic::Code;
 
 use super::house::{House, found, remove_empty_parents};
 use super::remove::Removal;
-use super::share::{Ground, Share};
+use super::share::{Ground, Left, Share};
 use crate::nfs::failure::Failure;
 use crate::nfs::order::{Answer, Mounting, Work};
 use crate::nfs::parameters::OnDelete;
@@ -30,24 +30,30 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
     };
     let share = ground.open(on)?;
     let failed = |doing: &str| share.failed(&format!("{doing} {folder}"));
-    // Nothing there, and nothing ever written: not even our own folder is made.
     let there = found(share.root.enter(folder.path())).map_err(failed("look for"))?;
-    let house = House::make(&share)?;
+    let house = match (&there, House::find(&share)?) {
+        (_, Some(house)) => house,
+        (Some(_), None) => House::make(&share)?,
+        // Nothing there, and nothing ever written: not even our own folder is made.
+        (None, None) => return Ok(Answer::Done),
+    };
     let alone = house.forget(folder, key).map_err(failed("forget"))?;
     if there.is_none() || !alone {
+        ground.left.replace(ground.to_delete(Vec::new()));
         return Ok(Answer::Done);
     }
-    match on_delete {
-        OnDelete::Retain => {}
+    let thrown = match on_delete {
+        OnDelete::Retain => None,
         OnDelete::Archive => {
-            archive(&share, &house, folder, *remove_archived).map_err(failed("archive"))?;
+            archive(&share, &house, folder, *remove_archived).map_err(failed("archive"))?
         }
         OnDelete::Delete => {
-            throw_away(&share, &house, folder).map_err(failed("delete"))?;
+            let thrown = throw_away(&share, &house, folder).map_err(failed("delete"))?;
             remove_empty_parents(&share, folder).map_err(failed("tidy up after"))?;
+            thrown
         }
-    }
-    sweep_share(ground, &share, Some(AT_ONCE));
+    };
+    begin_to_sweep(ground, &share, thrown);
     Ok(Answer::Done)
 }
 
@@ -66,20 +72,26 @@ pub(super) fn discard(
         return Ok(Answer::Done);
     }
     let house = House::make(&share)?;
-    throw_away(&share, &house, folder).map_err(failed("delete"))?;
-    sweep_share(ground, &share, Some(AT_ONCE));
+    let thrown = throw_away(&share, &house, folder).map_err(failed("delete"))?;
+    begin_to_sweep(ground, &share, thrown);
     Ok(Answer::Done)
 }
 
-fn throw_away(share: &Share, house: &House, folder: &SubDir) -> io::Result<()> {
+fn throw_away(share: &Share, house: &House, folder: &SubDir) -> io::Result<Option<OsString>> {
     let parent = match folder.parent() {
         None => share.root.again()?,
         Some(parent) => share.root.enter(parent)?,
     };
-    house.throw_away(&parent, folder.name()).map(drop)
+    house.throw_away(&parent, folder.name())
 }
 
-fn archive(share: &Share, house: &House, folder: &SubDir, replace: bool) -> io::Result<()> {
+/// Renames a folder; what makes way for it, if something does.
+fn archive(
+    share: &Share,
+    house: &House,
+    folder: &SubDir,
+    replace: bool,
+) -> io::Result<Option<OsString>> {
     let from = match folder.parent() {
         None => share.root.again()?,
         Some(parent) => share.root.enter(parent)?,
@@ -89,9 +101,10 @@ fn archive(share: &Share, house: &House, folder: &SubDir, replace: bool) -> io::
         None => share.root.again()?,
         Some(parent) => share.root.make(parent, 0o777)?,
     };
-    if replace {
-        house.throw_away(&to, archived.name())?;
-    }
+    let thrown = match replace {
+        true => house.throw_away(&to, archived.name())?,
+        false => None,
+    };
     // An older archive of the same name is somebody's data: the new one gets a number.
     for number in 0..10_000_u32 {
         let name = match number {
@@ -101,49 +114,71 @@ fn archive(share: &Share, house: &House, folder: &SubDir, replace: bool) -> io::
         if to.look(&name)?.is_some() {
             continue;
         }
-        return from.rename(folder.name(), &to, &name);
+        from.rename(folder.name(), &to, &name)?;
+        return Ok(thrown);
     }
     Err(io::Error::other("there are too many archives of this name"))
 }
 
-/// Deletes all that is in the trash, however long it takes.
+/// Deletes while the caller waits, and notes what is left for afterwards.
+fn begin_to_sweep(ground: &Ground<'_>, share: &Share, thrown: Option<OsString>) {
+    let left = ground.to_delete(thrown.into_iter().collect());
+    let left = sweep_share(ground, share, left, Some(AT_ONCE));
+    ground.left.replace(left);
+}
+
+/// Deletes what is left, however long it takes.
 pub(super) fn sweep(ground: &Ground<'_>, on: &Mounting) {
+    let left = ground.left.take();
+    if matches!(left, Left::Nothing) {
+        return;
+    }
     match ground.open(on) {
-        Ok(share) => sweep_share(ground, &share, None),
+        Ok(share) => {
+            sweep_share(ground, &share, left, None);
+        }
         Err(failure) => eprintln!("the trash is swept later: {failure}"),
     }
 }
 
-/// Deletes what is in the trash, all of it or for so long. What cannot be deleted stays for the next
-/// time: its name is free, which is all that callers need.
-fn sweep_share(ground: &Ground<'_>, share: &Share, at_most: Option<Duration>) {
+/// Deletes what has to go, all of it or for so long; what is left then. What cannot be deleted stays
+/// for the next sweep of all, to which a worker's end leads: its name is free, which is all that
+/// callers need.
+fn sweep_share(ground: &Ground<'_>, share: &Share, left: Left, at_most: Option<Duration>) -> Left {
     let until = at_most.map(|at_most| Instant::now() + at_most);
-    let swept = || -> Result<(), Failure> {
+    let swept = || -> Result<Left, Failure> {
         let failed = share.failed("delete");
-        let house = House::make(share)?;
+        let Some(house) = House::find(share)? else {
+            return Ok(Left::Nothing);
+        };
         let trash = house.trash().map_err(&failed)?;
         let removal = Removal::new(ground.pulse, &house, until);
-        let mut stay = BTreeSet::new();
-        // What is too deep comes back here as a new entry.
-        loop {
-            let mut names = trash.names().map_err(&failed)?;
-            names.retain(|name| !stay.contains(name));
-            if names.is_empty() {
-                return Ok(());
-            }
-            for name in names {
-                match removal.remove(&trash, &name) {
-                    Ok(()) => {}
-                    Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(()),
-                    Err(error) => {
-                        eprintln!("{name:?} stays in the trash of {}: {error}", share.export);
-                        stay.insert(name);
-                    }
+        let (mut names, all) = match left {
+            Left::Nothing => return Ok(Left::Nothing),
+            Left::These(names) => (names, false),
+            Left::All => (trash.names().map_err(&failed)?, true),
+        };
+        while let Some(name) = names.pop() {
+            match removal.remove(&trash, &name) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    names.push(name);
+                    names.extend(removal.moved());
+                    return Ok(if all { Left::All } else { Left::These(names) });
+                }
+                Err(error) => {
+                    eprintln!("{name:?} stays in the trash of {}: {error}", share.export);
+                    ground.let_go();
                 }
             }
+            // What was too deep lies in the trash by itself now.
+            names.extend(removal.moved());
         }
+        Ok(Left::Nothing)
     };
-    if let Err(failure) = swept() {
+    swept().unwrap_or_else(|failure| {
         eprintln!("the trash is swept later: {failure}");
-    }
+        ground.let_go();
+        Left::Nothing
+    })
 }

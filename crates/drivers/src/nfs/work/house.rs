@@ -31,6 +31,13 @@ impl House {
         share.root.make(HOUSE, 0o700).map(Self).map_err(failed)
     }
 
+    /// Finds it: who only looks leaves nothing behind, and may look at what is read-only.
+    pub(super) fn find(share: &Share) -> Result<Option<Self>, Failure> {
+        let failed = share.failed("look into the driver's own folder");
+        let house = found(share.root.enter(HOUSE)).map_err(failed)?;
+        Ok(house.map(Self))
+    }
+
     /// Where half-made things are.
     pub(super) fn making(&self) -> io::Result<Folder> {
         self.0.make("making", 0o700)
@@ -90,8 +97,12 @@ impl House {
         }
     }
 
-    /// Moves something to the trash; `false` if it is not there.
-    pub(super) fn throw_away(&self, from: &Folder, name: impl AsRef<OsStr>) -> io::Result<bool> {
+    /// Moves something to the trash; what it is called there, if it was there.
+    pub(super) fn throw_away(
+        &self,
+        from: &Folder,
+        name: impl AsRef<OsStr>,
+    ) -> io::Result<Option<OsString>> {
         let name = name.as_ref();
         let trash = self.trash()?;
         let now = SystemTime::now()
@@ -99,13 +110,10 @@ impl House {
             .unwrap_or_default();
         for attempt in 0..100_u32 {
             let place = format!("{}-{}-{attempt}", now.as_nanos(), std::process::id());
-            // A rename would replace an empty folder.
-            if trash.look(&place)?.is_some() {
-                continue;
-            }
+            // It would replace an empty folder of that name, which is what it is there for.
             match from.rename(name, &trash, &place) {
-                Ok(()) => return Ok(true),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                Ok(()) => return Ok(Some(place.into())),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
                 Err(error) => return Err(error),
             }

@@ -41,8 +41,10 @@ fn seen(share: &Share, key: &str, folder: &SubDir) -> Result<Option<Seen>, Failu
     };
     let own = held.usage().map_err(failed("measure"))?.total_bytes;
     let all = share.root.usage().map_err(failed("measure"))?.total_bytes;
-    let house = House::make(share)?;
-    let record = house.record(folder, key).map_err(failed("read of"))?;
+    let record = match House::find(share)? {
+        None => None,
+        Some(house) => house.record(folder, key).map_err(failed("read of"))?,
+    };
     Ok(Some(Seen {
         record,
         quota: (own != all).then_some(own),

@@ -6,6 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use orlop_host::Folder;
@@ -29,6 +30,8 @@ pub(super) struct Removal<'a> {
     until: Option<Instant>,
     /// How many threads are not there yet.
     spare: AtomicUsize,
+    /// What was too deep, and lies at the top of the trash now.
+    moved: Mutex<Vec<OsString>>,
 }
 
 impl<'a> Removal<'a> {
@@ -38,7 +41,13 @@ impl<'a> Removal<'a> {
             house,
             until,
             spare: AtomicUsize::new(HELP),
+            moved: Mutex::default(),
         }
+    }
+
+    /// What is to be removed besides, since it was asked last.
+    pub(super) fn moved(&self) -> Vec<OsString> {
+        std::mem::take(&mut self.moved.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Removes an entry and all below it. What is gone already is fine.
@@ -71,29 +80,42 @@ impl<'a> Removal<'a> {
 
     fn folder(&self, parent: &Folder, name: &OsStr, depth: usize) -> io::Result<()> {
         if depth >= DEEPEST {
-            return self.house.throw_away(parent, name).map(drop);
+            let moved = self.house.throw_away(parent, name)?;
+            let mut all = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+            all.extend(moved);
+            return Ok(());
         }
         let folder = match parent.enter(name) {
             Ok(folder) => folder,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };
+        match self.empty(&folder, depth) {
+            Ok(()) => {}
+            // Somebody else removes it as well, and was quicker.
+            Err(error) if error.kind() == io::ErrorKind::StaleNetworkFileHandle => {}
+            Err(error) => return Err(error),
+        }
+        parent.remove_empty(name).map(drop)
+    }
+
+    /// Removes what is in a folder.
+    fn empty(&self, folder: &Folder, depth: usize) -> io::Result<()> {
         let mut below = Vec::new();
         let mut opened = false;
         for entry in folder.names()? {
-            let mut file = self.file(&folder, &entry);
+            let mut file = self.file(folder, &entry);
             // Whoever we are on the server, we may own a folder that we cannot write to.
             if !opened && is_denied(&file) {
                 opened = true;
                 folder.set_mode(0o700)?;
-                file = self.file(&folder, &entry);
+                file = self.file(folder, &entry);
             }
             if !file? {
                 below.push(entry);
             }
         }
-        self.share_out(&folder, &below, depth + 1)?;
-        parent.remove_empty(name).map(drop)
+        self.share_out(folder, &below, depth + 1)
     }
 
     /// Removes folders, with as much help as there is.

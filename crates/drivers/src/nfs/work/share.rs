@@ -5,6 +5,7 @@
 //! does besides is done here: the name is resolved, and the version agreed upon.
 
 use std::cell::RefCell;
+use std::ffi::OsString;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
@@ -52,6 +53,17 @@ pub(super) struct Ground<'a> {
     pub(super) pulse: &'a Pulse<'a>,
     /// The mounts of the node, if we have left them.
     home: Option<MountSpace>,
+    /// What is still to be deleted when the caller has its answer.
+    pub(super) left: RefCell<Left>,
+}
+
+/// What is in the trash and has to go.
+#[derive(Default)]
+pub(super) enum Left {
+    #[default]
+    Nothing,
+    These(Vec<OsString>),
+    All,
 }
 
 /// A share that can be worked on.
@@ -89,7 +101,22 @@ impl<'a> Ground<'a> {
             kept,
             pulse,
             home,
+            left: RefCell::default(),
         })
+    }
+
+    /// Lets go of the share, so that the next order is not this worker's.
+    pub(super) fn let_go(&self) {
+        self.kept.forget();
+    }
+
+    /// What an order has to delete that threw these away.
+    pub(super) fn to_delete(&self, thrown: Vec<OsString>) -> Left {
+        match (self.order.sweep, thrown.is_empty()) {
+            (true, _) => Left::All,
+            (false, true) => Left::Nothing,
+            (false, false) => Left::These(thrown),
+        }
     }
 
     /// Goes back to the node's mounts; what was mounted meanwhile stays reachable by descriptor.
