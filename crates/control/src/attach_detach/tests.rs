@@ -335,6 +335,7 @@ fn a_node_keeps_what_it_wants_or_uses_and_nothing_else() {
         let decision = decide_node(&NodeView {
             node: Some(Arc::new(node)),
             attachments: vec![standing(&vol, va, case.wanted)],
+            asking: false,
             evidence: Evidence::Cached,
         });
         let tell = case
@@ -363,6 +364,7 @@ fn nothing_is_given_back_that_the_node_was_last_told_it_has() {
     let mut view = NodeView {
         node: Some(Arc::new(node)),
         attachments: vec![standing(&vol, attachment(&vol, "n1"), false)],
+        asking: false,
         evidence: Evidence::Live,
     };
     assert!(decide_node(&view).detach.is_empty());
@@ -379,6 +381,7 @@ fn what_the_node_was_told_to_lose_goes_though_there_is_more_to_tell() {
             standing(&old, attachment(&old, "n1"), false),
             standing(&new, attachment(&new, "n1"), true),
         ],
+        asking: false,
         evidence: Evidence::Live,
     };
     let decision = decide_node(&view);
@@ -402,6 +405,7 @@ fn news_can_wait_only_for_more_of_its_kind() {
                 standing(&there, attachment(&there, "n1"), true),
                 standing(&other, second, wanted),
             ],
+            asking: false,
             evidence: Evidence::Cached,
         }
     };
@@ -422,6 +426,9 @@ fn news_can_wait_only_for_more_of_its_kind() {
         "what isn't there is told at once"
     );
     assert!(!waits(false, |_| {}, true));
+    let mut asking = view(false, |_| {}, true);
+    asking.asking = true;
+    assert!(decide_node(&asking).more_to_come);
 }
 
 #[test]
@@ -430,6 +437,7 @@ fn what_is_being_given_back_is_not_told_and_not_given_back_twice() {
     let view = NodeView {
         node: Some(Arc::new(a_node("n1"))),
         attachments: vec![standing(&vol, deleting(attachment(&vol, "n1")), true)],
+        asking: false,
         evidence: Evidence::Cached,
     };
     assert_eq!(decide_node(&view), NodeDecision::default());
@@ -442,6 +450,7 @@ fn a_gone_node_gives_back_what_its_pods_no_longer_want() {
         let view = NodeView {
             node: None,
             attachments: vec![standing(&vol, attachment(&vol, "n1"), wanted)],
+            asking: false,
             evidence: Evidence::Live,
         };
         assert_eq!(decide_node(&view).detach.len(), given_back);
@@ -460,6 +469,7 @@ fn entries_of_other_plugins_stay_in_the_list() {
     let decision = decide_node(&NodeView {
         node: Some(Arc::new(node)),
         attachments: vec![standing(&vol, attachment(&vol, "n1"), true)],
+        asking: false,
         evidence: Evidence::Cached,
     });
     assert_eq!(
@@ -478,6 +488,7 @@ fn a_node_that_attaches_itself_is_left_alone() {
             let decision = decide_node(&NodeView {
                 node: Some(Arc::new(node.clone())),
                 attachments: vec![standing(&vol, attachment(&vol, "n1"), wanted)],
+                asking: false,
                 evidence,
             });
             assert_eq!(decision, NodeDecision::default());
@@ -538,6 +549,7 @@ fn a_volume_in_use_is_detached_by_force_only_for_a_reason() {
         let decision = decide_node(&NodeView {
             node: Some(Arc::new(node)),
             attachments: vec![standing],
+            asking: false,
             evidence: Evidence::Cached,
         });
         let gone = decision.detach.first().map(|release| release.force);
@@ -674,6 +686,7 @@ impl World {
             attachments: attachments
                 .map(|a| standing(&self.volume, a.clone(), wanted))
                 .collect(),
+            asking: false,
             evidence,
         }
     }

@@ -303,6 +303,7 @@ impl AttachDetach {
         }
         standings.extend(self.words(name, node.as_deref()));
         NodeView {
+            asking: self.memory.is_asking(name),
             node,
             attachments: standings,
             evidence,

@@ -63,15 +63,42 @@ async fn two_pods_that_want_one_disk_at_once_do_not_both_get_it() {
     stage.node("n1").await;
     stage.node("n2").await;
     stage.bound("a", iscsi()).await;
+    stage.start(attach_detach::Config::default());
+    tokio::time::sleep(Duration::from_secs(5)).await;
     stage.pod("p", "a", "n1").await;
+    // Its node is being told.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    stage.delete_pod("p").await;
+    stage.pod("q", "a", "n2").await;
+    stage.pod("p", "a", "n1").await;
+    stage.an_hour_later().await;
+    stage
+        .until(
+            || stage.told("n1").len() + stage.told("n2").len() == 1,
+            || format!("{:?} {:?}", stage.told("n1"), stage.told("n2")),
+        )
+        .await;
+    stage.delete_pod("q").await;
+    stage.until_told("n1", &[ISCSI]).await;
+    stage.until_told("n2", &[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_not_give_a_disk_to_a_second_node() {
+    let stage = stage().await;
+    stage.bound("a", iscsi()).await;
+    stage.pod("p", "a", "n1").await;
+    stage.until_told("n1", &[ISCSI]).await;
+    stage.uses("n1", &[ISCSI]).await;
+    stage.crash();
+    stage.delete_pod("p").await;
     stage.pod("q", "a", "n2").await;
     stage.start(attach_detach::Config::default());
     stage.an_hour_later().await;
-    stage.until_told("n1", &[ISCSI]).await;
-    stage.until_told("n2", &[]).await;
-    stage.delete_pod("p").await;
-    stage.until_told("n1", &[]).await;
+    assert!(stage.told("n2").is_empty(), "{:?}", stage.told("n2"));
+    stage.uses("n1", &[]).await;
     stage.until_told("n2", &[ISCSI]).await;
+    stage.until_told("n1", &[]).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -268,6 +268,11 @@ impl Stage {
 
     /// Plays the attacher: holds attachments with a finalizer, marks them, and lets them go.
     pub(crate) fn play_attacher(&self) {
+        self.play_attacher_that_takes(Duration::ZERO);
+    }
+
+    /// As [`Stage::play_attacher`], with a driver that takes its time to attach.
+    pub(crate) fn play_attacher_that_takes(&self, time: Duration) {
         let cluster = self.cluster.clone();
         let attachments = self.process.cache::<VolumeAttachment>();
         self.process.spawn("attacher", async move {
@@ -287,8 +292,15 @@ impl Stage {
                     let hold = Patch::Merge(hold);
                     let held = cluster.patch::<VolumeAttachment>(&key, &hold).await;
                     let done = Patch::Merge(json!({"status": {"attached": true}}));
-                    if held.is_ok() {
+                    let cluster = cluster.clone();
+                    let attach = async move {
+                        tokio::time::sleep(time).await;
                         let _ = cluster.patch_status::<VolumeAttachment>(&key, &done).await;
+                    };
+                    match held {
+                        Ok(_) if time.is_zero() => attach.await,
+                        Ok(_) => drop(tokio::spawn(attach)),
+                        Err(_) => {}
                     }
                 }
             }
@@ -321,15 +333,19 @@ impl Stage {
 
     /// Waits until a node is told that it has exactly these.
     pub(crate) async fn until_told(&self, node: &str, claims: &[&str]) {
-        let nodes = self.cache::<Node>();
-        let told = || {
-            let node = nodes.named(node);
-            let all = node.iter().flat_map(|node| &node.status.volumes_attached);
-            all.map(|v| v.name.clone()).collect::<Vec<_>>()
-        };
         let wanted: Vec<String> = claims.iter().map(|c| unique(c)).collect();
-        self.until(|| told() == wanted, || format!("{:?}", told()))
-            .await;
+        self.until(
+            || self.told(node) == wanted,
+            || format!("{:?}", self.told(node)),
+        )
+        .await;
+    }
+
+    /// What a node is told to have.
+    pub(crate) fn told(&self, node: &str) -> Vec<String> {
+        let node = self.cache::<Node>().named(node);
+        let all = node.iter().flat_map(|node| &node.status.volumes_attached);
+        all.map(|v| v.name.clone()).collect()
     }
 
     pub(crate) async fn until_said(&self, about: &str, reason: &str, part: &str) {

@@ -14,6 +14,8 @@ pub struct NodeView {
     pub node: Option<Arc<Node>>,
     /// The attachments to it that this controller made.
     pub attachments: Vec<Standing>,
+    /// Whether further attachments to it are being asked for.
+    pub asking: bool,
     /// Where the node was read.
     pub evidence: Evidence,
 }
@@ -99,7 +101,7 @@ pub fn decide_node(view: &NodeView) -> NodeDecision {
         told.any(|name| Some(name) == standing.unique_name.as_ref())
     };
     let mut attached: Vec<AttachedVolume> = Vec::new();
-    let mut coming = false;
+    let mut coming = view.asking;
     for standing in &view.attachments {
         if standing.leaving {
             continue;

@@ -78,6 +78,13 @@ impl Memory {
         on_their_way.count()
     }
 
+    /// Whether attachments to a node are being asked for at this moment.
+    pub(super) fn is_asking(&self, node: &str) -> bool {
+        let inner = self.lock();
+        let mut asked = inner.asked.values();
+        asked.any(|asked| asked.node == node && asked.fate == Fate::Sent)
+    }
+
     pub(super) fn is_short(&self, node: &str, storage: &str) {
         let mut inner = self.lock();
         let waiting = inner.short.entry(node.to_owned()).or_default();
