@@ -2,11 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use orlop_model::{Claim, Quantity, well_known};
+use orlop_model::{
+    AccessMode, Claim, Quantity,
+    matching::{self, Place, Timing},
+    well_known,
+};
 
 use crate::{
-    assign::View,
-    reason::Reason,
+    assign::{NodeFacts, View},
+    reason::{Reason, Unready},
     volume_binding::{ClaimFacts, Sorted},
 };
 
@@ -29,13 +33,13 @@ pub fn hints(
                 .filter_map(|(facts, _)| reach(view, facts)),
         );
     }
+    if told.contains(&Reason::ClaimInUse) {
+        let all = sorted.bound.iter().chain(&sorted.late);
+        hints.extend(all.filter_map(|(facts, _)| user(facts)));
+    }
     if told.contains(&Reason::NoVolume) {
-        hints.extend(
-            sorted
-                .late
-                .iter()
-                .filter_map(|(facts, claim)| fitting(facts, claim)),
-        );
+        let fitting = |(facts, claim): &(&ClaimFacts, &Claim)| fitting(view, facts, claim);
+        hints.extend(sorted.late.iter().filter_map(fitting));
     }
     if told.contains(&Reason::NoSpace) {
         let room = |(facts, claim): &(&ClaimFacts, &Claim)| roomiest(view, facts, claim);
@@ -72,8 +76,46 @@ fn reach(view: &View, facts: &ClaimFacts) -> Option<String> {
     })
 }
 
+/// Who has a claim that is for one pod.
+fn user(facts: &ClaimFacts) -> Option<String> {
+    let (claim, user) = (facts.claim.as_ref()?, facts.user.as_ref()?);
+    let alone = claim
+        .spec
+        .access_modes
+        .contains(&AccessMode::ReadWriteOncePod);
+    let name = &facts.key.name;
+    alone.then(|| {
+        format!(
+            "claim \"{name}\" is for one pod at a time, and {user} has it; end that one, or use a claim \
+             with ReadWriteOnce"
+        )
+    })
+}
+
+/// Which claims a pod waits for that bind without its help.
+pub fn of_claims(claims: &[ClaimFacts], unready: &Unready) -> Option<String> {
+    if *unready != Unready::Unbound {
+        return None;
+    }
+    let unbound = |facts: &&ClaimFacts| {
+        let waits = facts.class.as_ref().is_some_and(|c| c.waits_for_consumer());
+        let named = |claim: &Claim| !claim.spec.volume_name.is_empty();
+        let claim = facts.claim.as_deref();
+        claim.is_some_and(|claim| !claim.is_fully_bound() && (!waits || named(claim)))
+    };
+    let names: Vec<&str> = claims
+        .iter()
+        .filter(unbound)
+        .map(|facts| facts.key.name.as_str())
+        .collect();
+    (!names.is_empty()).then(|| {
+        let names = names.join(", ");
+        format!(" Note: not bound: {names}; \"kubectl describe pvc\" tells why.")
+    })
+}
+
 /// What there is for a claim of a class whose volumes are made by hand.
-fn fitting(facts: &ClaimFacts, claim: &Claim) -> Option<String> {
+fn fitting(view: &View, facts: &ClaimFacts, claim: &Claim) -> Option<String> {
     let class = facts.class.as_ref()?;
     if !matches!(class.provisioner.as_str(), "" | well_known::NO_PROVISIONER) {
         return None;
@@ -93,7 +135,28 @@ fn fitting(facts: &ClaimFacts, claim: &Claim) -> Option<String> {
             volume.metadata.name,
             Quantity::bytes(volume.capacity_bytes()),
         ),
-        Some(_) => return None,
+        Some(_) => {
+            let on = |node: &NodeFacts| {
+                let node = &node.node.metadata;
+                let place = Place::Node {
+                    name: &node.name,
+                    labels: &node.labels,
+                };
+                let free = facts.candidates.iter().map(|volume| &**volume);
+                let found = matching::best(claim, free, place, Timing::Now)?;
+                Some((found.metadata.name.clone(), node.name.clone()))
+            };
+            match view.nodes.iter().find_map(on) {
+                Some((volume, node)) => format!(
+                    "claim \"{name}\" could have the volume \"{volume}\" on {node}, where this pod \
+                     can't be"
+                ),
+                None => format!(
+                    "claim \"{name}\": no free volume of class \"{class}\" that a node of this cluster \
+                     reaches has its access modes, its volumeMode and the labels that it selects"
+                ),
+            }
+        }
     })
 }
 

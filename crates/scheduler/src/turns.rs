@@ -23,6 +23,7 @@ mod look;
 use crate::{
     NAME,
     assign::{self, Decision, Step},
+    hints,
     ledger::{Ledger, Settled},
     reason::Refusal,
 };
@@ -307,10 +308,12 @@ impl Scheduler {
             return Ok(Outcome::Done);
         };
         // No await until a promise stands: another pod's turn must see it.
-        let mut decision = assign::decide(&self.view(&pod));
+        let mut view = self.view(&pod);
+        let mut decision = assign::decide(&view);
         if let Decision::Promise { node, plan } = decision {
             self.ledger().promise(&pod, node, plan);
-            decision = assign::decide(&self.view(&pod));
+            view = self.view(&pod);
+            decision = assign::decide(&view);
         }
         debug!(pod = %key, ?decision, "decided");
         match decision {
@@ -321,7 +324,11 @@ impl Scheduler {
             }
             Decision::Refuse(refusal) => {
                 self.refused().insert(key.clone());
-                self.refuse(&pod, &refusal).await?;
+                let mut message = refusal.message(self.nodes.len());
+                if let Refusal::Claims(unready) = &refusal {
+                    message.extend(hints::of_claims(&view.claims, unready));
+                }
+                self.refuse(&pod, &message).await?;
                 Ok(Outcome::Done)
             }
             Decision::Prepare { node, steps } => {
@@ -381,14 +388,9 @@ impl Scheduler {
         }
     }
 
-    async fn refuse(&self, pod: &Pod, refusal: &Refusal) -> Result<(), ApiError> {
-        let message = refusal.message(self.nodes.len());
-        self.recorder.say(
-            pod,
-            EventType::Warning,
-            "FailedScheduling",
-            message.as_str(),
-        );
+    async fn refuse(&self, pod: &Pod, message: &str) -> Result<(), ApiError> {
+        self.recorder
+            .say(pod, EventType::Warning, "FailedScheduling", message);
         let mut conditions = pod.status.conditions.iter();
         let now = conditions.find(|c| c.type_ == "PodScheduled");
         if now.is_some_and(|c| c.reason == "Unschedulable" && c.message == message) {

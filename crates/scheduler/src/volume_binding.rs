@@ -42,6 +42,8 @@ pub struct ClaimFacts {
     pub draws: Vec<Draw>,
     /// Whether another pod uses it or was promised to.
     pub used_by_another: bool,
+    /// One who does, and where.
+    pub user: Option<String>,
     /// Where, and how, another pod was promised that it will be bound.
     pub promised: Option<(String, Supply)>,
 }

@@ -437,6 +437,49 @@ fn a_refusal_says_what_would_have_helped() {
         ),
         "{greedy}"
     );
+    let far = said(
+        vec![by_hand("data", "1Gi", vec![free("disk", "1Gi", "n2")])],
+        |v| {
+            let pod = Arc::make_mut(&mut v.pod);
+            let selector = &mut pod.spec.node_selector;
+            selector.insert("kubernetes.io/hostname".into(), "n1".into());
+        },
+    );
+    assert!(
+        far.ends_with(
+            "Note: claim \"data\" could have the volume \"disk\" on n2, where this pod can't be."
+        ),
+        "{far}"
+    );
+    let mut unlike = by_hand("data", "1Gi", vec![free("disk", "1Gi", "n2")]);
+    edit(&mut unlike, |claim| {
+        claim.spec.access_modes = vec![AccessMode::ReadWriteMany];
+    });
+    let unlike = said(vec![unlike], |_| {});
+    assert!(
+        unlike.contains("has its access modes, its volumeMode"),
+        "{unlike}"
+    );
+    let mut alone = bound("data", Some("n1"));
+    alone.used_by_another = true;
+    alone.user = Some("pod q on n1".into());
+    edit(&mut alone, |claim| {
+        claim.spec.access_modes = vec![AccessMode::ReadWriteOncePod];
+    });
+    let alone = said(vec![alone], |_| {});
+    assert!(
+        alone.contains("claim \"data\" is for one pod at a time, and pod q on n1 has it"),
+        "{alone}"
+    );
+    let claims = [
+        immediate(by_hand("data", "1Gi", vec![])),
+        bound("other", Some("n1")),
+        by_hand("late", "1Gi", vec![]),
+    ];
+    assert_eq!(
+        crate::hints::of_claims(&claims, &Unready::Unbound).as_deref(),
+        Some(" Note: not bound: data; \"kubectl describe pvc\" tells why.")
+    );
     let none = said(vec![by_hand("data", "5Gi", vec![])], |_| {});
     assert!(
         none.ends_with("which has no free volume and makes none by itself."),

@@ -68,11 +68,15 @@ impl Scheduler {
             .as_ref()
             .and_then(|c| self.drivers.named(&c.provisioner));
         let mut ledger = self.ledger();
+        let mut users = users.iter();
+        let user = users.find(|user| user.is_placed() || ledger.promised(&user.key()).is_some());
         let mut facts = ClaimFacts {
             volume: self.volumes.named(&claim.spec.volume_name),
-            used_by_another: users
-                .iter()
-                .any(|user| user.is_placed() || ledger.promised(&user.key()).is_some()),
+            used_by_another: user.is_some(),
+            user: user.map(|user| match user.is_placed() {
+                true => format!("pod {} on {}", user.metadata.name, user.spec.node_name),
+                false => format!("pod {}", user.metadata.name),
+            }),
             class,
             driver,
             ..ClaimFacts::default()
