@@ -48,6 +48,13 @@ impl User {
         self.witness.look();
     }
 
+    /// Changes an object.
+    pub async fn change<K: Kind>(&self, key: &Key, change: Value) {
+        let patched = self.cluster.patch::<K>(key, &Patch::Merge(change)).await;
+        patched.expect("the user's changes are valid");
+        self.witness.look();
+    }
+
     /// Creates the driver's object and a class.
     pub async fn class(&self, mode: &str, policy: &str) {
         self.create::<CsiDriver>(json!({
