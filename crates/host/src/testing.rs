@@ -10,8 +10,10 @@ use crate::mount::{self, NewMount};
 use crate::{LoopDevice, Place, Restrictions};
 
 mod loop_numbers;
+mod strike;
 
 pub use loop_numbers::refuse_loop_numbers;
+pub use strike::Struck;
 
 /// A file system of its own in an image under the temporary folder; gone when dropped.
 #[derive(Debug)]
