@@ -8,6 +8,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -197,39 +199,69 @@ fn children(directory: &OwnedFd, most: usize) -> rustix::io::Result<Vec<Vec<u8>>
     Ok(names)
 }
 
-/// How much room a tree takes on its disk, without what is mounted in it; a file with several names
+/// What a tree takes of its disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Room.
+    pub bytes: u64,
+    /// Files, folders and all else, the tree itself among them.
+    pub inodes: u64,
+}
+
+/// How long a path may become before a walk holds its end and begins a new one: a tree may be deeper
+/// than any path is long.
+const LONGEST: usize = 1024;
+
+/// How much a tree takes of its disk, without what is mounted in it; a file with several names
 /// counts once. What vanishes or can't be read meanwhile is left out: it is a tree that others
-/// write to.
+/// write to. `seen` counts on while it goes on.
 ///
 /// # Errors
 /// If the tree itself can't be read.
-pub fn disk_usage(path: &Path) -> io::Result<u64> {
+pub fn disk_usage(path: &Path, seen: &AtomicU64) -> io::Result<Taken> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let root = rustix::fs::open(path, flags, Mode::empty())?;
-    let mut total = blocks(&rustix::fs::fstat(&root)?);
+    let mut total = Taken {
+        bytes: blocks(&rustix::fs::fstat(&root)?),
+        inodes: 1,
+    };
     let mut linked = std::collections::BTreeSet::new();
-    // By path from the root and not by descriptor: however deep a tree is, few are open at once.
-    let mut folders = vec![PathBuf::from(".")];
-    while let Some(folder) = folders.pop() {
-        let Ok(held) = enter(&root, folder.as_os_str().as_bytes()) else {
+    // By path and not by descriptor: however wide a tree is, few are open at once.
+    let mut folders = vec![(Rc::new(root), PathBuf::from("."))];
+    while let Some((from, folder)) = folders.pop() {
+        let Ok(held) = enter(&from, folder.as_os_str().as_bytes()) else {
             continue;
         };
-        for name in children(&held, usize::MAX).unwrap_or_default() {
-            let Ok(found) = rustix::fs::statat(&held, &*name, AtFlags::SYMLINK_NOFOLLOW) else {
+        let Ok(entries) = Dir::read_from(&held) else {
+            continue;
+        };
+        let held = Rc::new(held);
+        // One by one: there may be more names than memory has room for.
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            seen.fetch_add(1, Ordering::Relaxed);
+            let Ok(found) = rustix::fs::statat(&*held, name, AtFlags::SYMLINK_NOFOLLOW) else {
                 continue;
             };
-            if found.st_nlink > 1
-                && rustix::fs::FileType::from_raw_mode(found.st_mode)
-                    != rustix::fs::FileType::Directory
-                && !linked.insert((found.st_dev, found.st_ino))
-            {
+            let kind = rustix::fs::FileType::from_raw_mode(found.st_mode);
+            let is_folder = kind == rustix::fs::FileType::Directory;
+            if found.st_nlink > 1 && !is_folder && !linked.insert((found.st_dev, found.st_ino)) {
                 continue;
             }
-            if rustix::fs::FileType::from_raw_mode(found.st_mode) == rustix::fs::FileType::Directory
-            {
-                folders.push(folder.join(OsStr::from_bytes(&name)));
+            if is_folder {
+                let below = folder.join(OsStr::from_bytes(name.to_bytes()));
+                folders.push(if below.as_os_str().len() > LONGEST {
+                    let name = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
+                    (held.clone(), name)
+                } else {
+                    (from.clone(), below)
+                });
             }
-            total += blocks(&found);
+            total.bytes += blocks(&found);
+            total.inodes += 1;
         }
     }
     Ok(total)

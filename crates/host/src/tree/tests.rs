@@ -69,7 +69,9 @@ fn what_a_tree_takes_is_counted_once_and_never_behind_links() {
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().join("tree");
     std::fs::create_dir_all(tree.join("a/b")).unwrap();
-    let before = disk_usage(&tree).unwrap();
+    let measure = |tree: &Path| disk_usage(tree, &AtomicU64::new(0)).unwrap();
+    let before = measure(&tree);
+    assert_eq!(before.inodes, 3);
     std::fs::write(tree.join("a/b/file"), vec![1u8; 1 << 20]).unwrap();
     std::fs::hard_link(tree.join("a/b/file"), tree.join("again")).unwrap();
     std::fs::write(dir.path().join("outside"), vec![1u8; 4 << 20]).unwrap();
@@ -77,8 +79,31 @@ fn what_a_tree_takes_is_counted_once_and_never_behind_links() {
     // Holes take nothing.
     let sparse = std::fs::File::create(tree.join("sparse")).unwrap();
     sparse.set_len(1 << 30).unwrap();
-    let used = disk_usage(&tree).unwrap() - before;
+    let used = measure(&tree).bytes - before.bytes;
     assert!((1 << 20..2 << 20).contains(&used), "{used}");
+    assert_eq!(measure(&tree).inodes - before.inodes, 3);
+}
+
+#[test]
+fn what_is_deeper_than_a_path_is_long_is_counted() {
+    use std::os::fd::AsFd as _;
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at = rustix::fs::open(&tree, flags, Mode::empty()).unwrap();
+    for _ in 0..3000 {
+        rustix::fs::mkdirat(&at, "deep", Mode::RWXU).unwrap();
+        at = rustix::fs::openat(at.as_fd(), "deep", flags, Mode::empty()).unwrap();
+    }
+    let hidden = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let hidden = rustix::fs::openat(&at, "hidden", hidden, Mode::RWXU).unwrap();
+    rustix::io::write(&hidden, &vec![1; 1 << 20]).unwrap();
+    let seen = AtomicU64::new(0);
+    let taken = disk_usage(&tree, &seen).unwrap();
+    assert!(taken.bytes >= 1 << 20, "{taken:?}");
+    assert_eq!((taken.inodes, seen.into_inner()), (3002, 3001));
+    remove_tree_one_fs(&tree).unwrap();
 }
 
 #[test]
