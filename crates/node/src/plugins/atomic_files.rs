@@ -5,14 +5,19 @@
 //! ..data -> ..2026_…         exchanged by a rename
 //! name -> ..data/name        one link per top-level name
 //! ```
+//!
+//! By descriptor from the folder on: a link that somebody planted in it is looked at, replaced or
+//! removed, and never followed.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
-use std::io;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{PermissionsExt as _, fchown};
 use std::path::Path;
 
-use crate::checkpoint::gone;
+use orlop_host::Folder;
+use orlop_host::folder::EntryKind;
 
 /// One file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,71 +44,99 @@ impl File {
 /// Files by relative path, which the caller has checked.
 pub(super) type Payload = BTreeMap<String, File>;
 
+/// Which generation is shown.
+const DATA: &str = "..data";
+/// Which one is about to be.
+const NEXT: &str = "..data_tmp";
+
 /// Makes the folder show these files. A crash at any point leaves the old files or the
 /// new ones, and the next call finishes and clears up.
-pub(super) fn write(folder: &Path, payload: &Payload, stamp: &str) -> io::Result<()> {
-    let data = folder.join("..data");
-    let old = fs::read_link(&data).ok();
-    if old
-        .as_ref()
-        .is_none_or(|old| !shows(&folder.join(old), payload))
-    {
-        let generation = fresh(folder, stamp);
-        let new = folder.join(&generation);
-        fs::create_dir(&new)?;
-        fs::set_permissions(&new, fs::Permissions::from_mode(0o755))?;
+pub(super) fn write(path: &Path, payload: &Payload, stamp: &str) -> io::Result<()> {
+    let folder = Folder::open(path)?;
+    let old = folder.read_link(DATA).ok();
+    let old = old.and_then(|old| folder.enter(old).ok());
+    if old.is_none_or(|old| !shows(&old, payload)) {
+        let generation = fresh(&folder, stamp)?;
+        let new = folder.make(&generation, 0o755)?;
+        new.set_mode(0o755)?;
         for (path, file) in payload {
-            let path = new.join(path);
-            if let Some(parent) = path.parent() {
-                fs::create_dir_all(parent)?;
-            }
-            fs::write(&path, &file.content)?;
-            chown(&path, file.user, file.group)?;
-            fs::set_permissions(&path, fs::Permissions::from_mode(file.mode))?;
+            add(&new, Path::new(path), file)?;
         }
-        let exchange = folder.join("..data_tmp");
-        gone(fs::remove_file(&exchange))?;
-        symlink(&generation, &exchange)?;
-        fs::rename(&exchange, &data)?;
+        take_away(path, &folder, NEXT.as_ref())?;
+        folder.make_link(NEXT, generation.as_ref())?;
+        if folder
+            .look(DATA)?
+            .is_some_and(|found| found.kind == EntryKind::Folder)
+        {
+            take_away(path, &folder, DATA.as_ref())?;
+        }
+        folder.rename(NEXT, &folder, DATA)?;
     }
-    link(folder, payload)?;
-    clear(folder)
+    link(path, &folder, payload)?;
+    clear(path, &folder)
 }
 
-fn fresh(folder: &Path, stamp: &str) -> String {
+/// The folder that a path of the payload is in, and its last name.
+fn split<'p>(root: &Folder, path: &'p Path, make: bool) -> io::Result<(Folder, &'p OsStr)> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let holder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() && make => root.make(parent, 0o755)?,
+        Some(parent) if !parent.as_os_str().is_empty() => root.enter(parent)?,
+        _ => root.again()?,
+    };
+    Ok((holder, name))
+}
+
+fn add(generation: &Folder, path: &Path, file: &File) -> io::Result<()> {
+    let (holder, name) = split(generation, path, true)?;
+    let mut made = holder.create(name, 0o600)?;
+    made.write_all(&file.content)?;
+    fchown(&made, file.user, file.group)?;
+    made.set_permissions(fs::Permissions::from_mode(file.mode))
+}
+
+fn fresh(folder: &Folder, stamp: &str) -> io::Result<String> {
     let mut count = 0u32;
     loop {
         let name = format!("..{stamp}.{count}");
-        if !folder.join(&name).exists() {
-            return name;
+        if folder.look(&name)?.is_none() {
+            return Ok(name);
         }
         count += 1;
     }
 }
 
 /// Whether a generation holds exactly these files.
-fn shows(generation: &Path, payload: &Payload) -> bool {
-    let same = payload.iter().all(|(path, file)| {
-        let path = generation.join(path);
-        let traits = |found: fs::Metadata| {
-            found.permissions().mode() & 0o7777 == file.mode
-                && file.user.is_none_or(|user| user == found.uid())
-                && file.group.is_none_or(|group| group == found.gid())
+fn shows(generation: &Folder, payload: &Payload) -> bool {
+    let is = |path: &str, file: &File| -> io::Result<bool> {
+        let (holder, name) = split(generation, Path::new(path), false)?;
+        let Some(found) = holder.look(name)? else {
+            return Ok(false);
         };
-        fs::metadata(&path).is_ok_and(traits)
-            && fs::read(&path).is_ok_and(|content| content == file.content)
-    });
+        let dressed = found.kind == EntryKind::File
+            && found.mode & 0o7777 == file.mode
+            && file.user.is_none_or(|user| user == found.uid)
+            && file.group.is_none_or(|group| group == found.gid);
+        if !dressed {
+            return Ok(false);
+        }
+        let mut content = Vec::new();
+        holder.read(name)?.read_to_end(&mut content)?;
+        Ok(content == file.content)
+    };
+    let same = payload
+        .iter()
+        .all(|(path, file)| is(path, file).unwrap_or(false));
     same && count(generation).is_ok_and(|count| count == payload.len())
 }
 
-fn count(folder: &Path) -> io::Result<usize> {
+fn count(folder: &Folder) -> io::Result<usize> {
     let mut files = 0;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        files += if entry.file_type()?.is_dir() {
-            count(&entry.path())?
-        } else {
-            1
+    for name in folder.names()? {
+        let kind = folder.look(&name)?.map(|found| found.kind);
+        files += match kind {
+            Some(EntryKind::Folder) => count(&folder.enter(name)?)?,
+            _ => 1,
         };
     }
     Ok(files)
@@ -113,40 +146,54 @@ fn top(path: &str) -> &str {
     path.split('/').next().unwrap_or(path)
 }
 
-fn link(folder: &Path, payload: &Payload) -> io::Result<()> {
+fn link(path: &Path, folder: &Folder, payload: &Payload) -> io::Result<()> {
     for name in payload.keys().map(|path| top(path)) {
-        match symlink(Path::new("..data").join(name), folder.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
+        let target = Path::new(DATA).join(name);
+        if folder.read_link(name).is_ok_and(|found| found == target) {
+            continue;
         }
+        take_away(path, folder, name.as_ref())?;
+        folder.make_link(name, target.as_os_str())?;
     }
     Ok(())
 }
 
 /// Removes links to names that are gone, and generations that are not shown.
-fn clear(folder: &Path) -> io::Result<()> {
-    let current = fs::read_link(folder.join("..data"))?;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let kind = entry.file_type()?;
-        let is_old = kind.is_dir()
-            && Path::new(&name) != current
-            && name.as_encoded_bytes().starts_with(b"..");
-        if is_old {
-            fs::remove_dir_all(entry.path())?;
-        } else if kind.is_symlink()
-            && name != "..data"
-            && !folder.join(&current).join(&name).exists()
-        {
-            gone(fs::remove_file(entry.path()))?;
+fn clear(path: &Path, folder: &Folder) -> io::Result<()> {
+    let current = folder.read_link(DATA)?;
+    let shown = folder.enter(&current)?;
+    for name in folder.names()? {
+        let Some(found) = folder.look(&name)? else {
+            continue;
+        };
+        let hidden = name.as_encoded_bytes().starts_with(b"..");
+        let goes = match found.kind {
+            EntryKind::Folder => hidden && name != current,
+            EntryKind::Link => name != DATA && shown.look(&name)?.is_none(),
+            _ => false,
+        };
+        if goes {
+            take_away(path, folder, &name)?;
         }
     }
     Ok(())
 }
 
+/// Removes whatever has a name, with what is in it.
+fn take_away(path: &Path, folder: &Folder, name: &OsStr) -> io::Result<()> {
+    match folder.look(name)?.map(|found| found.kind) {
+        Some(EntryKind::Folder) => {
+            orlop_host::remove_tree_one_fs(&path.join(name)).map_err(io::Error::other)
+        }
+        Some(_) => folder.remove_file(name).map(drop),
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     fn payload(files: &[(&str, &str)]) -> Payload {
@@ -207,5 +254,75 @@ mod tests {
         write(folder, &payload(&[("a", "2")]), "t").expect("written");
         assert_eq!(fs::read_to_string(folder.join("a")).expect("a"), "2");
         assert_eq!(names(folder), ["..data", "..t.1", "a"]);
+    }
+
+    /// CVE-2017-1002102: whoever can write to the folder plants links, and the node follows them.
+    #[test]
+    fn links_that_were_planted_are_never_followed() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (canary, folder) = (root.path().join("canary"), root.path().join("volume"));
+        let files = payload(&[("a", "1"), ("deep/b", "2")]);
+        type Plant = fn(&Path, &Path);
+        let plants: [(&str, Plant); 7] = [
+            ("the shown generation is elsewhere", |folder, canary| {
+                let _ = fs::remove_file(folder.join("..data"));
+                symlink(canary, folder.join("..data")).expect("a link");
+            }),
+            ("a generation is a link", |folder, canary| {
+                symlink(canary, folder.join("..t.7")).expect("a link");
+                let _ = fs::remove_file(folder.join("..data"));
+                symlink("..t.7", folder.join("..data")).expect("a link");
+            }),
+            ("an old generation is a link", |folder, canary| {
+                symlink(canary, folder.join("..t.8")).expect("a link");
+            }),
+            ("the next exchange is a link", |folder, canary| {
+                symlink(canary, folder.join("..data_tmp")).expect("a link");
+            }),
+            ("a name leads elsewhere", |folder, canary| {
+                let _ = fs::remove_file(folder.join("a"));
+                symlink(canary.join("a"), folder.join("a")).expect("a link");
+            }),
+            ("a folder of the generation is a link", |folder, canary| {
+                let data = folder.join("..data");
+                let _ = fs::remove_dir_all(data.join("deep"));
+                symlink(canary, data.join("deep")).expect("a link");
+            }),
+            ("a folder is where the link was", |folder, _| {
+                let _ = fs::remove_file(folder.join("..data"));
+                fs::create_dir(folder.join("..data")).expect("a folder");
+                fs::write(folder.join("..data/x"), "x").expect("a file");
+            }),
+        ];
+        for (what, plant) in plants {
+            for _ in [&canary, &folder] {
+                let _ = fs::remove_dir_all(&canary);
+                let _ = fs::remove_dir_all(&folder);
+            }
+            fs::create_dir_all(canary.join("deep")).expect("a folder");
+            for name in ["a", "b", "deep/b"] {
+                fs::write(canary.join(name), "canary").expect("a file");
+            }
+            fs::create_dir(&folder).expect("a folder");
+            write(&folder, &payload(&[("a", "0"), ("deep/b", "0")]), "t").expect("written");
+            plant(&folder, &canary);
+            for _ in 0..2 {
+                write(&folder, &files, "t").expect(what);
+            }
+            let read = |name: &str| fs::read_to_string(folder.join(name)).expect(what);
+            assert_eq!(
+                (read("a"), read("deep/b")),
+                ("1".into(), "2".into()),
+                "{what}"
+            );
+            assert_eq!(names(&canary), ["a", "b", "deep"], "{what}");
+            assert_eq!(names(&canary.join("deep")), ["b"], "{what}");
+            for name in ["a", "b", "deep/b"] {
+                let kept = fs::read_to_string(canary.join(name)).expect(what);
+                assert_eq!(kept, "canary", "{what}");
+            }
+            let shown = names(&folder);
+            assert_eq!(shown.len(), 4, "{what}: {shown:?}");
+        }
     }
 }
