@@ -35,6 +35,7 @@ pub mod process;
 pub mod program;
 pub mod sandbox;
 pub mod scrub;
+pub mod selinux;
 #[doc(hidden)]
 pub mod testing;
 pub mod tree;

@@ -158,6 +158,24 @@ pub struct PodSecurityContext {
     /// More groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub supplemental_groups: Vec<i64>,
+    /// How SELinux knows its processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub se_linux_options: Option<SeLinuxOptions>,
+    /// `MountOption` or `Recursive`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub se_linux_change_policy: Option<String>,
+}
+
+/// Parts of a process's SELinux label; empty ones are the host's.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SeLinuxOptions {
+    /// The user.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub user: String,
+    /// Its level, with categories.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub level: String,
 }
 
 impl Pod {

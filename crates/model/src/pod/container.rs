@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::SeLinuxOptions;
 use crate::quantity::{Quantity, Resources};
 
 /// A process of a pod.
@@ -65,6 +66,9 @@ pub struct ContainerSecurityContext {
     /// The group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_as_group: Option<i64>,
+    /// How SELinux knows its processes, if not as the pod's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub se_linux_options: Option<SeLinuxOptions>,
     /// Whether it may do everything that the host's root may.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub privileged: Option<bool>,
