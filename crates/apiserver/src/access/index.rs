@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
+use super::nodes;
 use super::rbac::{Act, Rule};
 use super::user::User;
 use crate::registry::text;
@@ -67,6 +68,7 @@ impl Index {
             .filter(|grant| grant.holds_in(place))
             .find(|grant| grant.rules.iter().any(|rule| rule.allows(act)))
             .map(|grant| format!("RBAC: allowed by {}", grant.binding))
+            .or_else(|| nodes::allows(store, user, act))
     }
 
     /// The rules that hold for a user in a namespace.

@@ -10,6 +10,7 @@ mod certificate;
 mod defaults;
 mod escalation;
 mod index;
+mod nodes;
 mod rbac;
 mod reviews;
 mod token;

@@ -4,6 +4,8 @@
 //! a client that speaks as its account: what a role does beyond its manifest is refused here
 //! as it would be there.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
 use orlop_apiserver::{ApiServer, User};
@@ -14,6 +16,21 @@ use serde_json::Value;
 const NAMESPACE: &str = "kube-system";
 /// Who the API server records as the author of the manifests.
 const MANAGER: &str = "orlop-up";
+
+/// The nodes here are known by their names, as kubelets are by their certificates: what a node may
+/// follow depends on the pods that are on it. The rest is what its account may do.
+const NODES: &str = "apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: orlop-nodes}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: orlop-node}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'system:nodes'}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: orlop-nodes, namespace: kube-node-lease}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: orlop-node}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'system:nodes'}]
+";
 
 /// The parts of the stack that are somebody to the API server.
 #[derive(Debug, Clone, Copy)]
@@ -66,24 +83,30 @@ impl Role {
 pub(crate) struct Roles {
     pub(crate) control: Process,
     pub(crate) controller: Process,
-    pub(crate) node: Process,
+    /// By name.
+    pub(crate) nodes: BTreeMap<String, Process>,
     pub(crate) scheduler: Process,
     pub(crate) workloads: Process,
     pub(crate) snapshot_controller: Process,
 }
 
 impl Roles {
-    pub(crate) fn of(server: &ApiServer) -> Self {
+    pub(crate) fn of(server: &ApiServer, nodes: &[String]) -> Self {
         let library = Library::default();
-        let process = |role: Role| {
-            let user = User::service_account(NAMESPACE, role.account());
+        let process_of = |user: User| {
             let client = kube::Client::new(server.service_as(user), "default");
             Process::beside(client, Clock::system(), library.clone())
+        };
+        let process = |role: Role| process_of(User::service_account(NAMESPACE, role.account()));
+        let node = |name: &String| {
+            let group = "system:nodes".to_owned();
+            let user = User::new(format!("system:node:{name}"), [group]);
+            (name.clone(), process_of(user))
         };
         Self {
             control: process(Role::Control),
             controller: process(Role::Controller),
-            node: process(Role::Node),
+            nodes: nodes.iter().map(node).collect(),
             scheduler: process(Role::Scheduler),
             workloads: process(Role::Workloads),
             snapshot_controller: process(Role::SnapshotController),
@@ -95,19 +118,19 @@ impl Roles {
         let Self {
             control,
             controller,
-            node,
+            nodes,
             scheduler,
             workloads,
             snapshot_controller,
         } = self;
-        for process in [
+        let others = [
             control,
             controller,
-            node,
             scheduler,
             workloads,
             snapshot_controller,
-        ] {
+        ];
+        for process in others.into_iter().chain(nodes.values()) {
             process.kill();
         }
     }
@@ -122,6 +145,9 @@ pub(crate) async fn grant(administrator: &kube::Client) -> Result<()> {
             .with_context(|| format!("the manifest of {} is not YAML", role.account()))?;
         objects.extend(parsed);
     }
+    let nodes: Vec<Value> =
+        serde_saphyr::from_multiple(NODES).context("the bindings of the nodes are not YAML")?;
+    objects.extend(nodes);
     try_join_all(objects.iter().map(|object| apply(administrator, object))).await?;
     Ok(())
 }
@@ -156,7 +182,7 @@ async fn apply(administrator: &kube::Client, object: &Value) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use orlop_apiserver::{Config, Storage};
-    use orlop_model::{Claim, Key, Volume};
+    use orlop_model::{Claim, Key, Pod, Secret, Volume};
     use orlop_runtime::{Cluster, Preconditions};
 
     use super::*;
@@ -171,7 +197,7 @@ mod tests {
     #[tokio::test]
     async fn a_role_may_do_what_its_manifest_says_and_nothing_else() {
         let (server, _administrator) = granted().await;
-        let roles = Roles::of(&server);
+        let roles = Roles::of(&server, &["a".to_owned()]);
         let cluster = |process: &Process| process.cluster.clone();
         let key = Key::cluster("v");
         let delete = async |cluster: Cluster| {
@@ -181,7 +207,7 @@ mod tests {
         assert!(delete(cluster(&roles.controller)).await.is_ok());
         for other in [
             &roles.control,
-            &roles.node,
+            &roles.nodes["a"],
             &roles.scheduler,
             &roles.workloads,
         ] {
@@ -193,7 +219,7 @@ mod tests {
     #[tokio::test]
     async fn a_role_whose_rule_was_removed_is_refused() {
         let (server, administrator) = granted().await;
-        let roles = Roles::of(&server);
+        let roles = Roles::of(&server, &[]);
         let read = async || roles.scheduler.cluster.list::<Claim>(None).await;
         assert!(read().await.is_ok());
         let without = serde_json::json!({ "rules": [] });
@@ -215,6 +241,42 @@ mod tests {
         // The next start puts it back.
         grant(&administrator).await.unwrap();
         assert!(read().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_node_follows_the_secrets_of_its_own_pods_and_no_others() {
+        let (server, administrator) = granted().await;
+        let administrator = Cluster::new(administrator);
+        for name in ["shown", "projected", "other"] {
+            let secret = serde_json::json!({"metadata": {"name": name, "namespace": "default"}});
+            let made = administrator.create_json::<Secret>(&secret).await;
+            made.unwrap();
+        }
+        let pod = serde_json::json!({"metadata": {"name": "web", "namespace": "default"}, "spec": {
+            "nodeName": "a", "containers": [{"name": "main", "image": "host"}],
+            "volumes": [
+                {"name": "s", "secret": {"secretName": "shown"}},
+                {"name": "p", "projected": {"sources": [{"secret": {"name": "projected"}}]}}],
+        }});
+        administrator.create_json::<Pod>(&pod).await.unwrap();
+        let roles = Roles::of(&server, &["a".to_owned(), "b".to_owned()]);
+        let may = async |node: &str, namespace: Option<&str>, selector: &str| {
+            let cluster = &roles.nodes[node].cluster;
+            match cluster.list_where::<Secret>(namespace, selector).await {
+                Ok(_) => true,
+                Err(error) if error.is_forbidden() => false,
+                Err(error) => panic!("{error:?}"),
+            }
+        };
+        let here = Some("default");
+        assert!(may("a", here, "metadata.name=shown").await);
+        assert!(may("a", here, "metadata.name=projected").await);
+        assert!(!may("a", here, "metadata.name=other").await);
+        assert!(!may("b", here, "metadata.name=shown").await);
+        assert!(!may("a", None, "metadata.name=shown").await);
+        assert!(!may("a", Some("kube-system"), "metadata.name=shown").await);
+        assert!(!may("a", here, "metadata.name!=x").await);
+        assert!(!may("a", here, "type=Opaque").await);
     }
 
     #[tokio::test]

@@ -142,7 +142,7 @@ impl System {
         let client = kube::Client::new(server.service(), "default");
         identities::grant(&client).await?;
         definitions::define(&client).await?;
-        let roles = Roles::of(&server);
+        let roles = Roles::of(&server, &names);
         let cluster = Cluster::new(client);
         let chronicle = Chronicle::new();
         let (driver, endpoints, class) = match driver {
@@ -173,9 +173,10 @@ impl System {
         tell("snapshots", &bootstrap::snapshots(&class, &info));
 
         start_roles(&roles, &controller, &info.name);
-        let on_node = Heard::new(&roles.node, &chronicle, Side::Node);
         let mut handles = Vec::new();
         for name in &names {
+            let process = &roles.nodes[name];
+            let on_node = Heard::new(process, &chronicle, Side::Node);
             let socket = match &endpoints {
                 None => layout.node_socket(name, &info.name),
                 Some(endpoint) => socket_path(endpoint)?,
@@ -185,15 +186,17 @@ impl System {
                 api_server: address,
                 cri: cri.as_deref(),
             };
-            handles.push(start_node(&roles.node, &layout, name, beside).await?);
+            handles.push(start_node(process, &layout, name, beside).await?);
             register(&layout, name, &socket, &sockets);
         }
-        let told = |node: &RunningNode| Told {
-            stats: node.stats(),
-            metrics: roles.node.metrics.clone(),
+        let told = |(name, node): (&String, &RunningNode)| {
+            let told = Told {
+                stats: node.stats(),
+                metrics: roles.nodes[name].metrics.clone(),
+            };
+            (name.clone(), told)
         };
-        let told = handles.iter().map(told);
-        asked.are(names.iter().cloned().zip(told).collect());
+        asked.are(names.iter().zip(&handles).map(told).collect());
         retire(&cluster, &names).await?;
         for name in &names {
             node_ready(&roles.scheduler, name, &info.name).await?;
