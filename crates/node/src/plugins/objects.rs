@@ -1,14 +1,14 @@
-//! The config maps that volumes of this node's pods show.
+//! The config maps and secrets that volumes of this node's pods show.
 //!
 //! Each is followed by a watch of its own, as the kubelet does it: a node reads what its pods
 //! name and nothing else. Who shows an older version than the one that came is told; what
-//! never changes is not watched. Secrets are not among them: who may watch one by its name may
-//! list them all, unless the API server knows nodes, so they are asked for again and again.
+//! never changes is not watched. Secrets are followed where the API server knows nodes by their
+//! names: elsewhere who may watch one may list them all, and they are asked for again and again.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use orlop_model::{ConfigMap, Key, Kind};
+use orlop_model::{ConfigMap, Key, Kind, Secret};
 use orlop_runtime::{ApiError, Change, Cluster, Followed, Informers};
 
 use crate::layout::PodUid;
@@ -34,6 +34,9 @@ type Tell = Arc<dyn Fn(Shown) + Send + Sync>;
 /// The objects of all volumes.
 pub(crate) struct Objects {
     pub(super) config_maps: Follows<ConfigMap>,
+    secrets: Follows<Secret>,
+    /// Whether secrets may be followed, once that is known.
+    may_follow: OnceLock<bool>,
 }
 
 impl Objects {
@@ -43,15 +46,66 @@ impl Objects {
         informers: &Informers,
         tell: impl Fn(Shown) + Send + Sync + 'static,
     ) -> Self {
+        let tell: Tell = Arc::new(tell);
         Self {
-            config_maps: Follows::new(cluster, informers, Arc::new(tell)),
+            config_maps: Follows::new(cluster, informers, tell.clone()),
+            secrets: Follows::new(cluster, informers, tell),
+            may_follow: OnceLock::new(),
         }
+    }
+
+    /// A secret, and whether the volume is told when it changes.
+    pub(super) async fn secret(
+        &self,
+        key: &Key,
+        user: &Shown,
+        freshness: Freshness,
+    ) -> Result<(Option<Arc<Secret>>, Told), ApiError> {
+        if !self.may_follow(key).await {
+            let found = self.secrets.cluster.get::<Secret>(key).await?;
+            return Ok((found.map(Arc::new), Told::Never));
+        }
+        let found = self.secrets.get(key, user, freshness).await?;
+        Ok((found, self.secrets.told(key)))
+    }
+
+    /// Asks once, with the first secret that is needed.
+    async fn may_follow(&self, key: &Key) -> bool {
+        if let Some(known) = self.may_follow.get() {
+            return *known;
+        }
+        let by_name = format!("metadata.name={}", key.name);
+        let cluster = &self.secrets.cluster;
+        let asked = cluster.list_where::<Secret>(Some(&key.namespace), &by_name);
+        let may = match asked.await {
+            Ok(_) => true,
+            Err(error) if error.is_forbidden() => {
+                tracing::info!(
+                    "this node may not follow secrets by their names, so that their changes reach \
+                     pods within a minute; give it a certificate of the group system:nodes"
+                );
+                false
+            }
+            // Nobody knows; the next one asks again.
+            Err(_) => return false,
+        };
+        *self.may_follow.get_or_init(|| may)
     }
 
     /// A pod shows nothing any more.
     pub(crate) fn release(&self, pod: &PodUid) {
         self.config_maps.release(pod);
+        self.secrets.release(pod);
     }
+}
+
+/// Whether a volume hears of changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// It will be told.
+    AtOnce,
+    /// It has to ask.
+    Never,
 }
 
 /// Objects that may be said never to change.
@@ -60,6 +114,12 @@ pub(super) trait MayBeFixed: Kind {
 }
 
 impl MayBeFixed for ConfigMap {
+    fn is_fixed(&self) -> bool {
+        self.immutable == Some(true)
+    }
+}
+
+impl MayBeFixed for Secret {
     fn is_fixed(&self) -> bool {
         self.immutable == Some(true)
     }
@@ -116,6 +176,15 @@ impl<K: MayBeFixed> Follows<K> {
         }
         self.shows(key, user, found.as_deref());
         Ok(found)
+    }
+
+    /// Whether changes of an object are heard of.
+    fn told(&self, key: &Key) -> Told {
+        match lock(&self.entries).get(key).map(|entry| &entry.state) {
+            Some(State::Fixed(_)) => Told::AtOnce,
+            Some(State::Watched(followed)) if followed.cache.is_synced() => Told::AtOnce,
+            Some(State::Watched(_)) | None => Told::Never,
+        }
     }
 
     /// Begins to follow; `None` as long as nothing is known of the object.

@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use orlop_model::pod::{
     ConfigMapSource, DownwardFile, DownwardSource, KeyToPath, PodVolume, Projection, SecretSource,
 };
-use orlop_model::{Key, Pod, Secret};
+use orlop_model::{Key, Pod};
 
 use super::atomic_files::{File, Payload};
 use super::downward::{field, resource};
-use super::objects::{Freshness, Shown};
+use super::objects::{Freshness, Shown, Told};
 use super::{Sources, VolumeError, tokens};
 use crate::layout::PodUid;
 
@@ -184,8 +184,11 @@ impl Gather<'_> {
         let key = self.key(name);
         let optional = source.optional == Some(true);
         let From { sources, now, .. } = self.from;
-        let found = sources.cluster.get::<Secret>(&key).await?;
+        let objects = &sources.objects;
+        let asked = objects.secret(&key, &self.user, self.from.freshness);
+        let (found, told) = asked.await?;
         if found.as_ref().and_then(|secret| secret.immutable) != Some(true)
+            && told == Told::Never
             && let Ok(again) = now.checked_add(sources.secrets_again)
         {
             self.renew_at = Some(self.renew_at.map_or(again, |at| at.min(again)));
