@@ -2,11 +2,15 @@
 //!
 //! Nobody here does: a CSI driver's volumes grow by its resizer, and no plugin of Kubernetes'
 //! own that could do it is left. This role says so at the claim, and where a CSI driver took
-//! over from such a plugin it names that driver for its resizer.
+//! over from such a plugin it names that driver for its resizer. FlexVolume drivers are programs of
+//! the nodes: the goal is put on record, and the node that has the volume does the rest.
 
-use orlop_model::{Claim, ClaimPhase, Key, Kind, Volume, migration, well_known};
+use orlop_model::{
+    Claim, ClaimPhase, Key, Kind, Quantity, ResizeStatus, Volume, migration, resize, well_known,
+};
 use orlop_runtime::{
-    ApiError, Cache, Change, Cluster, EventType, Outcome, Patch, Process, Queue, Recorder, work,
+    ApiError, Cache, Change, Clock, Cluster, EventType, Outcome, Patch, Process, Queue, Recorder,
+    work,
 };
 use serde_json::json;
 
@@ -27,6 +31,8 @@ pub struct Decision {
     pub message: String,
     /// The resizer that must be named at the claim.
     pub resizer: Option<&'static str>,
+    /// Whether the node that has the volume is to make it larger.
+    pub by_node: bool,
 }
 
 /// Whether a claim shall be larger than it is.
@@ -58,6 +64,15 @@ pub fn decide(claim: &Claim, volume: &Volume) -> Option<Decision> {
                  pvc"
             ),
             resizer: (named != Some(driver)).then_some(driver),
+            by_node: false,
+        });
+    }
+    if volume.spec.flex_volume.is_some() {
+        return Some(Decision {
+            warning: false,
+            message: "waiting for the node of a pod that uses it to expand this PVC".to_owned(),
+            resizer: None,
+            by_node: true,
         });
     }
     let waiting = "waiting for an external controller to expand this PVC";
@@ -73,6 +88,7 @@ pub fn decide(claim: &Claim, volume: &Volume) -> Option<Decision> {
             ),
         },
         resizer: None,
+        by_node: false,
     })
 }
 
@@ -83,6 +99,7 @@ struct Expand {
     queue: Queue<Key>,
     claims: Cache<Claim>,
     volumes: Cache<Volume>,
+    clock: Clock,
 }
 
 /// Starts the role.
@@ -93,6 +110,7 @@ pub fn start(process: &Process) {
         queue: Queue::new(turn::backoff()),
         claims: process.cache(),
         volumes: process.cache(),
+        clock: process.clock,
     };
     process.spawn("expand", role.run());
 }
@@ -125,10 +143,15 @@ impl Expand {
         let Some(claim) = self.claims.get(key) else {
             return Ok(());
         };
-        let volume = self.volumes.named(&claim.spec.volume_name);
-        let Some(decision) = volume.and_then(|volume| decide(&claim, &volume)) else {
+        let Some(volume) = self.volumes.named(&claim.spec.volume_name) else {
             return Ok(());
         };
+        let Some(decision) = decide(&claim, &volume) else {
+            return Ok(());
+        };
+        if decision.by_node {
+            self.hand_over(&claim, &volume).await?;
+        }
         let type_ = match decision.warning {
             true => EventType::Warning,
             false => EventType::Normal,
@@ -140,6 +163,30 @@ impl Expand {
             let patch = Patch::merge_on(&*claim, note);
             self.claims.absorb(self.cluster.patch(key, &patch).await?);
         }
+        Ok(())
+    }
+}
+
+impl Expand {
+    /// Puts the goal on record, the volume first: a node goes by what the volume says.
+    async fn hand_over(&self, claim: &Claim, volume: &Volume) -> Result<(), ApiError> {
+        let goal = Quantity::bytes(claim.requested_bytes());
+        if volume.capacity_bytes() < claim.requested_bytes() {
+            let larger = json!({"spec": {"capacity": {"storage": goal}}});
+            let patch = Patch::merge_on(volume, larger);
+            let key = volume.key();
+            self.volumes.absorb(self.cluster.patch(&key, &patch).await?);
+        }
+        let told = claim.resize_status().is_some();
+        if told && claim.allocated_bytes() == Some(claim.requested_bytes()) {
+            return Ok(());
+        }
+        let mut status = resize::begun(&goal, self.clock.now_seconds());
+        let pending = ResizeStatus::NodeResizePending;
+        status["allocatedResourceStatuses"] = json!({"storage": pending});
+        let patch = Patch::strategic_on(claim, json!({"status": status}));
+        let written = self.cluster.patch_status(&claim.key(), &patch).await?;
+        self.claims.absorb(written);
         Ok(())
     }
 }
@@ -176,6 +223,15 @@ mod tests {
         assert!(decision.warning);
         let text = "waiting for an external controller to expand this PVC; volume \"vol\"";
         assert!(decision.message.starts_with(text), "{}", decision.message);
+    }
+
+    #[test]
+    fn a_flexvolume_is_made_larger_by_its_node() {
+        let (claim, mut volume) = grown();
+        volume.spec.csi = None;
+        volume.spec.flex_volume = Some(Default::default());
+        let decision = decide(&claim, &volume).unwrap();
+        assert!(decision.by_node && !decision.warning);
     }
 
     #[test]

@@ -22,25 +22,25 @@ use orlop_host::mount::Depth;
 use orlop_host::{MountTable, Place, Restrictions};
 use orlop_model::volume::FlexSource;
 use orlop_model::{Key, Pod};
-use orlop_runtime::{ApiError, Cluster, Queue};
+use orlop_runtime::{ApiError, Backoff, Cluster, Queue};
 
 use self::answer::{Answer, Capabilities, Refusal};
 use self::options::Options;
 use super::disk::{self, Disk, DiskError};
 use crate::checkpoint::{gone, make_folder};
 use crate::layout::{Layout, PodUid};
+use crate::workers::{ForPods, Hung};
 
 mod answer;
+mod growth;
 mod options;
 mod programs;
 mod users;
 
 use self::programs::Programs;
 
-/// How long a driver may take for one call.
-const DEADLINE: Duration = Duration::from_secs(120);
-/// And to attach a device, as long as the kubelet waits.
-const ATTACH_DEADLINE: Duration = Duration::from_mins(10);
+/// So many times as long as for another call may a driver take to attach a device.
+const TO_ATTACH: u32 = 5;
 /// How much it may say.
 const OUTPUT: usize = 1 << 20;
 
@@ -91,6 +91,10 @@ pub(crate) enum FlexError {
     #[error(transparent)]
     Disk(#[from] DiskError),
     #[error(transparent)]
+    Grow(#[from] orlop_host::filesystem::GrowError),
+    #[error(transparent)]
+    Hung(#[from] Hung),
+    #[error(transparent)]
     Api(#[from] ApiError),
 }
 
@@ -128,6 +132,11 @@ pub(crate) struct Flex {
     node_name: String,
     cluster: Cluster,
     programs: Programs,
+    /// How long a driver may take for one call.
+    deadline: Duration,
+    for_pods: ForPods,
+    /// Claims whose volumes may have to grow.
+    growth: Queue<Key>,
     /// Calls for one volume come one after the other.
     turns: Mutex<BTreeMap<(String, String), Turn>>,
 }
@@ -146,13 +155,17 @@ impl Flex {
         layout: Layout,
         node_name: String,
         cluster: Cluster,
-        (folder, pods): (PathBuf, Queue<PodUid>),
+        (folder, deadline): (PathBuf, Duration),
+        for_pods: ForPods,
     ) -> Self {
         Self {
             layout,
             node_name,
             cluster,
-            programs: Programs::new(folder, pods),
+            programs: Programs::new(folder, for_pods.queue.clone()),
+            deadline,
+            for_pods,
+            growth: Queue::new(Backoff::default()),
             turns: Mutex::default(),
         }
     }
@@ -226,7 +239,7 @@ impl Flex {
                 options: plain.clone(),
             };
             users::add(&self.layout, &record, volume.name, uid)?;
-            driver.stage(volume, &plain).await?;
+            driver.stage(uid, volume, &plain).await?;
         }
         make_folder(&target).map_err(at("make", &target))?;
         let options = Options::of(volume, Some(pod), &secret).text();
@@ -234,7 +247,10 @@ impl Flex {
         let mounted = match driver.call("mount", &arguments, &hidden).await {
             Err(error) if error.is_not_supported() && driver.capabilities.attach => {
                 let from = self.layout.flex_global(name, volume.name);
-                bind(&from, &target, volume.read_only)
+                let (to, read_only) = (target.clone(), volume.read_only);
+                let work = move || bind(&from, &to, read_only);
+                let bound = self.for_pods.run(uid, "bind a FlexVolume", work).await;
+                bound.map_err(FlexError::from).and_then(|bound| bound)
             }
             other => other.map(drop),
         };
@@ -250,11 +266,22 @@ impl Flex {
             && driver.capabilities.fs_group
             && !volume.read_only
         {
-            super::give_to_group(target.clone(), group)
-                .await
-                .map_err(at("give to the pod's group", &target))?;
+            let given = self.for_pods.give(uid, target.clone(), group).await?;
+            given.map_err(at("give to the pod's group", &target))?;
         }
         Ok(target)
+    }
+
+    async fn unmount(&self, pod: &PodUid, path: &Path) -> Result<(), FlexError> {
+        let at_path = path.to_owned();
+        let work = move || Place::at(&at_path).and_then(|place| orlop_host::mount::unmount(&place));
+        let done = self.for_pods.run(pod, "unmount a FlexVolume", work).await?;
+        done.map_err(at("unmount", path))
+    }
+
+    /// A claim's volume was mounted: it may have to grow.
+    pub(crate) fn look_at_size(&self, claim: Key) {
+        self.growth.add(claim);
     }
 
     /// Whether something of a pod may be left to take away.
@@ -268,13 +295,13 @@ impl Flex {
             let driver = self.driver(&name).await?;
             let turn = self.turn(&name, &volume);
             let _held = turn.lock().await;
-            driver.unmount(&target).await?;
+            driver.unmount(uid, &target).await?;
         }
         for (name, volume) in users::of(&self.layout, uid) {
             let turn = self.turn(&name, &volume);
             let _held = turn.lock().await;
             if users::is_last(&self.layout, (&name, &volume), uid) {
-                self.driver(&name).await?.unstage(&volume).await?;
+                self.driver(&name).await?.unstage(uid, &volume).await?;
             }
             users::remove(&self.layout, (&name, &volume), uid)?;
         }
@@ -291,8 +318,8 @@ impl Driver<'_> {
         hidden: &[String],
     ) -> Result<Answer, FlexError> {
         let deadline = match command {
-            "attach" | "waitforattach" => ATTACH_DEADLINE,
-            _ => DEADLINE,
+            "attach" | "waitforattach" => self.flex.deadline * TO_ATTACH,
+            _ => self.flex.deadline,
         };
         let limits = Limits {
             deadline,
@@ -327,7 +354,12 @@ impl Driver<'_> {
     }
 
     /// Attaches a volume to this node and mounts its device, once for all pods.
-    async fn stage(&self, volume: FlexVolume<'_>, options: &str) -> Result<(), FlexError> {
+    async fn stage(
+        &self,
+        pod: &PodUid,
+        volume: FlexVolume<'_>,
+        options: &str,
+    ) -> Result<(), FlexError> {
         let layout = &self.flex.layout;
         let global = layout.flex_global(self.name, volume.name);
         if is_mounted(&global)? {
@@ -354,26 +386,28 @@ impl Driver<'_> {
                 read_only: volume.read_only,
                 options: Vec::new(),
             };
-            blocking(move || disk::mount(&disk)).await??;
+            let work = move || disk::mount(&disk);
+            let mounted = self.flex.for_pods.run(pod, "mount a device", work);
+            mounted.await??;
         }
         Ok(())
     }
 
-    async fn unmount(&self, target: &Path) -> Result<(), FlexError> {
+    async fn unmount(&self, pod: &PodUid, target: &Path) -> Result<(), FlexError> {
         let path = target.display().to_string();
         if self.try_call("unmount", &[path]).await?.is_none() {
-            unmount(target).await?;
+            self.flex.unmount(pod, target).await?;
         }
         done_with(target)
     }
 
     /// The reverse of [`stage`](Self::stage), for the last pod.
-    async fn unstage(&self, volume: &str) -> Result<(), FlexError> {
+    async fn unstage(&self, pod: &PodUid, volume: &str) -> Result<(), FlexError> {
         let global = self.flex.layout.flex_global(self.name, volume);
         if is_mounted(&global)? {
             let path = global.display().to_string();
             if self.try_call("unmountdevice", &[path]).await?.is_none() {
-                unmount(&global).await?;
+                self.flex.unmount(pod, &global).await?;
             }
         }
         done_with(&global)?;
@@ -404,12 +438,6 @@ fn is_mounted(path: &Path) -> Result<bool, FlexError> {
     Ok(table.at(path).is_some())
 }
 
-async fn unmount(path: &Path) -> Result<(), FlexError> {
-    let at_path = path.to_owned();
-    let work = move || Place::at(&at_path).and_then(|place| orlop_host::mount::unmount(&place));
-    blocking(work).await?.map_err(at("unmount", path))
-}
-
 fn bind(from: &Path, to: &Path, read_only: bool) -> Result<(), FlexError> {
     let open = |path: &Path| Place::at(path).and_then(|place| place.open());
     let source = open(from).map_err(at("open", from))?;
@@ -419,17 +447,6 @@ fn bind(from: &Path, to: &Path, read_only: bool) -> Result<(), FlexError> {
         ..Restrictions::default()
     };
     orlop_host::mount::bind(source, target, Depth::One, restrictions).map_err(at("mount at", to))
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, FlexError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| FlexError::Io {
-        doing: "finish the work on",
-        path: PathBuf::from("a volume"),
-        source: io::Error::other(error),
-    })
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -124,32 +124,7 @@ pub(crate) async fn a_flexvolume_is_mounted_by_its_driver_once_that_is_installed
 pub(crate) async fn an_attached_flexvolume_is_detached_after_its_last_pod() {
     let mut world = World::new(false).await;
     let calls_at = install(&world, "disk", ATTACHING);
-    let claim = json!({
-        "metadata": {"name": "disk", "namespace": "default"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "pv-disk", "storageClassName": "",
-                 "resources": {"requests": {"storage": "1Gi"}}},
-    });
-    let claim: Claim = world.cluster.create_json(&claim).await.expect("a claim");
-    let volume = json!({
-        "metadata": {"name": "pv-disk"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
-                 "flexVolume": {"driver": "example.org/disk"},
-                 "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default",
-                              "name": "disk", "uid": claim.metadata.uid}},
-    });
-    world
-        .cluster
-        .create_json::<Volume>(&volume)
-        .await
-        .expect("a volume");
-    let bound = Patch::Merge(json!({"status": {"phase": "Bound"}}));
-    let key = Key::namespaced("default", "disk");
-    world
-        .cluster
-        .patch_status::<Claim>(&key, &bound)
-        .await
-        .expect("bound");
-
+    flex_claim(&world, "disk").await;
     let mut spec = with_flex("disk", &json!({}));
     spec["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "disk"}}]);
     spec["containers"][0]["command"] = json!(["sh", "-c", "echo $$ >> /data/f; sleep 600"]);
@@ -202,7 +177,7 @@ pub(crate) async fn an_attached_flexvolume_is_detached_after_its_last_pod() {
 }
 
 pub(crate) async fn a_flexvolume_driver_that_misbehaves_is_told_of_and_harms_nobody() {
-    let world = World::new(false).await;
+    let world = World::tuned(|config| config.flex_deadline = Duration::from_secs(2)).await;
     let good = r#"init) echo '{"status":"Success","capabilities":{"attach":false}}' ;;"#;
     let cases = [
         (
@@ -229,6 +204,16 @@ pub(crate) async fn a_flexvolume_driver_that_misbehaves_is_told_of_and_harms_nob
             "chatty",
             "case $1 in GOOD *) yes ;; esac",
             "printed more than 1048576 bytes",
+        ),
+        (
+            "sleeper",
+            "case $1 in GOOD *) sleep 600 ;; esac",
+            "was killed: it ran for 2 s",
+        ),
+        (
+            "casualty",
+            r#"case $1 in GOOD *) printf '{"status":"Succ'; kill -9 $$ ;; esac"#,
+            "is not JSON: \"{\\\"status\\\":\\\"Succ\" (signal: 9 (SIGKILL))",
         ),
         (
             "unborn",
@@ -271,4 +256,90 @@ pub(crate) async fn two_flexvolumes_of_one_name_are_not_taken_for_one() {
     world.delete("two").await;
     world.delete("one").await;
     world.expect_clean().await;
+}
+
+/// Attaches, and grows by both of its commands; it tells what it was asked.
+const GROWING: &str = r#"
+case $1 in
+  expandvolume|expandfs) echo "$1 $3 $4 $5 $6" >> "$DISKS/growth"
+    if [ -e "$DISKS/refuses" ]; then echo '{"status":"Failure","message":"not today"}'; exit 1; fi
+    echo '{"status":"Success"}'; exit ;;
+esac
+"#;
+
+pub(crate) async fn a_flexvolume_is_made_larger_by_its_driver() {
+    let mut world = World::new(false).await;
+    install(&world, "disk", &format!("{GROWING}{ATTACHING}"));
+    flex_claim(&world, "disk").await;
+    let mut spec = with_flex("disk", &json!({}));
+    spec["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "disk"}}]);
+    world.pod("one", spec).await;
+    world.pod_until("one", is_running).await;
+    std::fs::write(world.root.path().join("refuses"), "").expect("a file");
+    let volume = Patch::Merge(json!({"spec": {"capacity": {"storage": "2Gi"}}}));
+    let key = Key::cluster("pv-disk");
+    let grown = world.cluster.patch::<Volume>(&key, &volume).await;
+    grown.expect("a larger volume");
+    let waits = json!({"status": {
+        "allocatedResources": {"storage": "2Gi"},
+        "allocatedResourceStatuses": {"storage": "NodeResizePending"}}});
+    let key = Key::namespaced("default", "disk");
+    let told = world
+        .cluster
+        .patch_status::<Claim>(&key, &Patch::Merge(waits))
+        .await;
+    told.expect("a claim that waits");
+    event(&world, "VolumeResizeFailed", "reason: not today").await;
+    // Whoever comes after a crash goes on with it.
+    world.kill_node();
+    std::fs::remove_file(world.root.path().join("refuses")).expect("a file");
+    std::fs::remove_file(world.root.path().join("growth")).expect("a file");
+    world.start_node();
+    let over = |claim: Option<&Claim>| {
+        claim.is_some_and(|c| c.capacity_bytes() == 2 << 30 && c.resize_status().is_none())
+    };
+    world.until::<Claim>(&key, over).await;
+    event(&world, "FileSystemResizeSuccessful", "pv-disk").await;
+    let global = world
+        .node_root()
+        .join("plugins/kubernetes.io/flexvolume/example.org/disk/mounts/pv-disk");
+    let global = global.display();
+    let told = std::fs::read_to_string(world.root.path().join("growth")).expect("calls");
+    let lines: Vec<&str> = told.lines().collect();
+    let (new, old) = (2i64 << 30, 1i64 << 30);
+    assert_eq!(lines[0], format!("expandvolume {global} {new} {old} "));
+    assert!(lines[1].starts_with("expandfs "), "{told}");
+    assert!(
+        lines[1].ends_with(&format!("{global} {new} {old}")),
+        "{told}"
+    );
+    assert_eq!(lines.len(), 2, "{told}");
+    world.delete("one").await;
+    world.expect_clean().await;
+}
+
+/// A volume of the attaching driver, bound to a claim.
+async fn flex_claim(world: &World, name: &str) {
+    let claim = json!({
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": format!("pv-{name}"),
+                 "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    let claim: Claim = world.cluster.create_json(&claim).await.expect("a claim");
+    let volume = json!({
+        "metadata": {"name": format!("pv-{name}")},
+        "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+                 "flexVolume": {"driver": "example.org/disk"},
+                 "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default",
+                              "name": name, "uid": claim.metadata.uid}},
+    });
+    let volume = world.cluster.create_json::<Volume>(&volume).await;
+    volume.expect("a volume");
+    let bound = json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
+    let key = Key::namespaced("default", name);
+    let bound = world
+        .cluster
+        .patch_status::<Claim>(&key, &Patch::Merge(bound))
+        .await;
+    bound.expect("bound");
 }
