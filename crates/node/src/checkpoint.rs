@@ -25,6 +25,11 @@ pub(crate) struct VolumeData {
     pub(crate) driver_name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) node_name: String,
+    #[serde(
+        rename = "seLinuxMountContext",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub(crate) label: String,
     #[serde(rename = "specVolID", skip_serializing_if = "String::is_empty")]
     pub(crate) spec_volume: String,
     pub(crate) volume_handle: String,
@@ -40,6 +45,18 @@ impl VolumeData {
             volume_handle: key.handle.clone(),
             ..Self::default()
         }
+    }
+
+    /// With the SELinux label that it is mounted with, if any.
+    pub(crate) fn labelled(self, label: Option<&str>) -> Self {
+        Self {
+            label: label.unwrap_or_default().to_owned(),
+            ..self
+        }
+    }
+
+    fn label(&self) -> Option<String> {
+        Some(self.label.clone()).filter(|label| !label.is_empty())
     }
 
     /// Writes it into a folder, which is made with the kubelet's mode. It must survive
@@ -83,11 +100,33 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
         .create(folder)
 }
 
+/// Makes a folder for something to be mounted on; one that is there already is not looked at, since
+/// what is mounted on it may not answer.
+pub(crate) fn make_point(point: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    point.parent().map_or(Ok(()), make_folder)?;
+    match std::fs::DirBuilder::new().mode(0o750).create(point) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
+}
+
 /// Removes the checkpoint and its folder, never anything else: a folder that is not
 /// empty holds what nobody knows of, and stays.
 pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     gone(std::fs::remove_file(folder.join(FILE)))?;
+    clear_unfinished(folder)?;
     gone(std::fs::remove_dir(folder))
+}
+
+/// Removes what a crash in the middle of a write has left.
+fn clear_unfinished(folder: &Path) -> io::Result<()> {
+    for (name, path) in entries(folder) {
+        if name.starts_with(orlop_host::durable::UNFINISHED_PREFIX) {
+            gone(std::fs::remove_file(path))?;
+        }
+    }
+    Ok(())
 }
 
 /// Treats what is not there as removed.
@@ -112,6 +151,8 @@ pub(crate) struct FoundDevice {
     pub(crate) shape: Shape,
     pub(crate) lifetime: Lifetime,
     pub(crate) maybe_staged: bool,
+    /// The SELinux label that it is mounted with.
+    pub(crate) label: Option<String>,
     /// Volume name by pod.
     pub(crate) maybe_published: BTreeMap<PodUid, String>,
 }
@@ -124,8 +165,11 @@ pub(crate) fn scan(layout: &Layout) -> Found {
             continue;
         }
         for (_, folder) in entries(&folder) {
-            if let Some(key) = VolumeData::read(&folder).and_then(|data| data.key()) {
-                found.device(key, Shape::Files).maybe_staged = true;
+            let data = VolumeData::read(&folder);
+            if let Some((key, label)) = data.and_then(|data| Some((data.key()?, data.label()))) {
+                let device = found.device(key, Shape::Files);
+                device.maybe_staged = true;
+                device.label = label;
             }
         }
     }
@@ -139,7 +183,8 @@ pub(crate) fn scan(layout: &Layout) -> Found {
         };
         let device = found.device(key, shape);
         device.maybe_staged = true;
-        for (pod, _) in entries(&layout.block_publications(&volume)) {
+        let published = entries(&layout.block_publications(&volume)).into_iter();
+        for (pod, _) in published.chain(entries(&layout.block_maps(&volume))) {
             if let Some(pod) = PodUid::new(pod) {
                 device.maybe_published.insert(pod, volume.clone());
             }
@@ -151,17 +196,19 @@ pub(crate) fn scan(layout: &Layout) -> Found {
         };
         for (volume, folder) in entries(&layout.csi_volumes(&pod)) {
             let data = VolumeData::read(&folder);
-            let known = data.and_then(|data| Some((data.key()?, data.lifetime())));
+            let known = data.and_then(|data| Some((data.key()?, data.lifetime(), data.label())));
             match known {
-                Some((key, lifetime)) => {
+                Some((key, lifetime, label)) => {
                     let device = found.device(key, Shape::Files);
                     device.lifetime = lifetime;
+                    device.label = label;
                     device.maybe_published.insert(pod.clone(), volume);
                 }
                 // A crash between the last two steps of a removal, or the first two of
                 // a publication; a mount in it keeps the folder from being removed.
                 None => {
-                    let _it_stays_if_it_is_not_empty = std::fs::remove_dir(&folder);
+                    let _it_stays_if_it_is_not_empty =
+                        clear_unfinished(&folder).and_then(|()| std::fs::remove_dir(&folder));
                 }
             }
         }
@@ -186,6 +233,7 @@ impl Found {
             shape,
             lifetime: Lifetime::Persistent,
             maybe_staged: false,
+            label: None,
             maybe_published: BTreeMap::new(),
         })
     }
@@ -293,6 +341,25 @@ mod tests {
     }
 
     #[test]
+    fn a_write_that_was_cut_short_does_not_keep_its_folder() {
+        let root = tempfile::tempdir().expect("a folder");
+        let layout = Layout::new(root.path());
+        let staged = layout.staging_folder("d.example", "h-1");
+        VolumeData::staged(&key()).write(&staged).expect("written");
+        let pod = PodUid::new("u-1").expect("a uid");
+        let published = layout.csi_volumes(&pod).join("pv");
+        make_folder(&published).expect("made");
+        for folder in [&staged, &published] {
+            let unfinished = folder.join(".unfinished-vol_data.json-1-2");
+            std::fs::write(unfinished, "{").expect("a file");
+        }
+        assert_eq!(scan(&layout).devices.len(), 1);
+        assert!(!published.exists());
+        remove(&staged).expect("removed");
+        assert!(!staged.exists());
+    }
+
+    #[test]
     fn garbage_is_skipped_and_a_folder_with_content_stays() {
         let root = tempfile::tempdir().expect("a folder");
         let layout = Layout::new(root.path());
@@ -316,6 +383,11 @@ mod tests {
         assert_eq!(
             serde_json::to_string(&data).expect("json"),
             r#"{"attachmentID":"csi-1","driverName":"d.example","nodeName":"n","specVolID":"pv","volumeHandle":"h-1","volumeLifecycleMode":"Persistent"}"#
+        );
+        let labelled = VolumeData::staged(&key()).labelled(Some("u:r:t:s0"));
+        assert_eq!(
+            serde_json::to_string(&labelled).expect("json"),
+            r#"{"driverName":"d.example","seLinuxMountContext":"u:r:t:s0","volumeHandle":"h-1"}"#
         );
     }
 }

@@ -214,6 +214,16 @@ impl Layout {
         self.block().join(volume).join("data")
     }
 
+    /// Where devices are bound for all pods.
+    pub(crate) fn block_maps(&self, volume: &str) -> PathBuf {
+        self.block().join(volume).join("dev")
+    }
+
+    /// Where a device is bound for a pod.
+    pub(crate) fn block_map(&self, volume: &str, pod: &PodUid) -> PathBuf {
+        self.block_maps(volume).join(pod.as_str())
+    }
+
     /// Where a device is published for all pods.
     pub(crate) fn block_publications(&self, volume: &str) -> PathBuf {
         self.block().join("publish").join(volume)

@@ -75,6 +75,8 @@ pub struct NodeConfig {
     pub hidden: Vec<PathBuf>,
     /// Where FlexVolume drivers are.
     pub volume_plugin_dir: PathBuf,
+    /// How long such a driver may take for one call; five times that to attach.
+    pub flex_deadline: Duration,
     /// How soon a secret that a pod's volume shows is asked for again.
     pub secrets_again: Duration,
     /// Where containers find the API server, as host and port; none tells them nothing.
@@ -97,6 +99,8 @@ impl NodeConfig {
             labels: BTreeMap::new(),
             max_pods: 110,
             volume_plugin_dir: PathBuf::from(VOLUME_PLUGIN_DIR),
+            // With that, attaching has the ten minutes that the kubelet waits.
+            flex_deadline: Duration::from_mins(2),
             secrets_again: Duration::from_mins(1),
             api_server: None,
             // As often as the kubelet looks at a pod.
@@ -168,6 +172,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
         republish,
         patience,
         volume_plugin_dir,
+        flex_deadline,
         secrets_again,
     } = config;
     let Seams {
@@ -230,13 +235,21 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
             .try_into()
             .unwrap_or(jiff::SignedDuration::MAX),
     };
+    let for_pods = workers::ForPods {
+        workers: workers.clone(),
+        patience,
+        queue: pod_queue.clone(),
+    };
     let flex = Arc::new(plugins::Flex::new(
         layout.clone(),
         name.clone(),
         process.cluster.clone(),
-        (volume_plugin_dir, pod_queue.clone()),
+        (volume_plugin_dir, flex_deadline),
+        for_pods.clone(),
     ));
     process.spawn("flexvolume", flex.clone().watch());
+    let growth = flex.clone().grow(claims.clone(), recorder.clone());
+    process.spawn("flexvolume growth", growth);
     let (pods, watched) = pods::Pods::new(
         pods::Parts {
             address: address.clone(),
@@ -252,6 +265,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
             sources,
             flex,
             workers: workers.clone(),
+            for_pods,
             patience,
             queue: pod_queue.clone(),
         },

@@ -260,13 +260,17 @@ impl Local<'_> {
             .layout
             .pod(self.uid)
             .join("plugins/kubernetes.io~empty-dir");
-        let (mark, in_place) = (marks.join(name).join("ready"), path.is_dir());
-        match source.medium.as_str() {
-            "" if in_place && mark.exists() => return Ok(path),
-            "" => make_folder(&path).map_err(at("make", &path))?,
-            "Memory" => in_memory(&path, self.memory(source))?,
+        let mark = marks.join(name).join("ready");
+        let in_place = match source.medium.as_str() {
+            "" if path.is_dir() && mark.exists() => return Ok(path),
+            "" => {
+                make_folder(&path).map_err(at("make", &path))?;
+                false
+            }
+            // What a reboot left is the folder without the memory.
+            "Memory" => in_memory(&path, self.memory(source))? == Memory::Before,
             other => return Err(VolumeError::Medium(other.to_owned())),
-        }
+        };
         if !(in_place && mark.exists()) {
             open_to_all(&path)?;
             let context = self.pod.spec.security_context.as_ref();
@@ -320,7 +324,9 @@ impl Local<'_> {
         let path = self.layout.volume(self.uid, files.plugin(), &volume.name);
         match files {
             // Never on a disk.
-            Files::Secret | Files::Projected => in_memory(&path, None)?,
+            Files::Secret | Files::Projected => {
+                in_memory(&path, None)?;
+            }
             Files::ConfigMap | Files::DownwardApi => {
                 make_folder(&path).map_err(at("make", &path))?
             }
@@ -331,13 +337,6 @@ impl Local<'_> {
         atomic_files::write(&path, &payload, &stamp).map_err(at("write files in", &path))?;
         Ok(Written { path, renew_at })
     }
-}
-
-/// Gives a volume to the pod's group, on a thread of its own.
-pub(crate) async fn give_to_group(path: PathBuf, group: u32) -> io::Result<()> {
-    let work = tokio::task::spawn_blocking(move || give(&path, group));
-    work.await
-        .unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 fn give(path: &Path, group: u32) -> io::Result<()> {
@@ -381,12 +380,19 @@ pub(crate) fn tear_down(layout: &Layout, pod: &PodUid) -> Result<(), VolumeError
     mounted::tear_down(layout, pod)
 }
 
+/// Whether a folder of memory was there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    Before,
+    New,
+}
+
 /// A folder of memory; one that is mounted already stays.
-fn in_memory(path: &Path, size: Option<i64>) -> Result<(), VolumeError> {
+fn in_memory(path: &Path, size: Option<i64>) -> Result<Memory, VolumeError> {
     make_folder(path).map_err(at("make", path))?;
     let place = Place::at(path).map_err(at("look at", path))?;
     if let Occupant::Mounted { .. } = place.look().map_err(at("look at", path))? {
-        return Ok(());
+        return Ok(Memory::Before);
     }
     let options: Vec<FsOption> = size
         .map(|size| FsOption {
@@ -405,7 +411,8 @@ fn in_memory(path: &Path, size: Option<i64>) -> Result<(), VolumeError> {
     orlop_host::mount::mount(&new, target).map_err(|source| VolumeError::Mount {
         path: path.to_owned(),
         source,
-    })
+    })?;
+    Ok(Memory::New)
 }
 
 /// The kubelet's mode for such folders: any user of the pod may write.

@@ -23,7 +23,7 @@ use crate::layout::{Layout, PodUid};
 use crate::plugins::{Flex, Shown, Sources};
 use crate::runner::{ContainerId, Runner, RunningContainer};
 use crate::volumes::Volumes;
-use crate::workers::Workers;
+use crate::workers::{ForPods, Workers};
 use decide::{Asked, Life, Now, Step, Then, View, VolumesNow, decide};
 pub(crate) use record::Place;
 use record::{ContainerRecord, Record, State};
@@ -58,6 +58,7 @@ pub(crate) struct Parts {
     pub(crate) sources: Sources,
     pub(crate) flex: Arc<Flex>,
     pub(crate) workers: Workers,
+    pub(crate) for_pods: ForPods,
     /// How long an operation on files may make no progress.
     pub(crate) patience: Duration,
     pub(crate) queue: Queue<PodUid>,
@@ -357,6 +358,11 @@ impl Pods {
                 })
             })
             .collect()
+    }
+
+    /// All that a pod has on this node.
+    pub(crate) fn folder(&self, pod: &PodUid) -> PathBuf {
+        self.parts.layout.pod(pod)
     }
 
     /// The pods here that use a claim.

@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use orlop_host::tree::{Taken, disk_usage};
 use orlop_host::{Occupant, Place};
 use orlop_model::Pod;
 use orlop_runtime::{Clock, EventType, Recorder};
@@ -26,6 +28,8 @@ use crate::workers::{Errand, Workers};
 
 /// What is younger is not measured again.
 const FRESH: SignedDuration = SignedDuration::from_secs(15);
+/// Measuring takes no more than this part of anybody's time.
+const SHARE: i32 = 50;
 /// Whoever asks waits no longer than this.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often drivers that tell of their volumes' health are asked.
@@ -89,6 +93,8 @@ struct Known {
     /// When it was last asked; an answer may be outstanding.
     asked: Option<Timestamp>,
     busy: bool,
+    /// How long the last answer took.
+    took: SignedDuration,
 }
 
 impl Stats {
@@ -141,7 +147,9 @@ impl Stats {
     fn takes(&self, which: &Which, now: Timestamp) -> bool {
         let mut known = self.known();
         let known = known.entry(which.clone()).or_default();
-        let fresh = known.asked.is_some_and(|at| now.duration_since(at) < FRESH);
+        // What takes long to measure is measured rarely.
+        let fresh = FRESH.max(known.took.saturating_mul(SHARE));
+        let fresh = known.asked.is_some_and(|at| now.duration_since(at) < fresh);
         if known.busy || fresh {
             return false;
         }
@@ -151,14 +159,16 @@ impl Stats {
 
     async fn ask(&self, which: Which, pod: &Pod, place: &PodPlace) {
         let (uid, name) = &which;
+        let now = self.parts.clock.now();
         let measured = match place {
             PodPlace::Csi { key, .. } => self.parts.volumes.measure(key, uid).await,
-            PodPlace::At(path) => self.look_at(path).await,
+            PodPlace::At(path) => self.look_at(uid, path).await,
         };
-        let now = self.parts.clock.now();
+        let (began, now) = (now, self.parts.clock.now());
         let mut all = self.known();
         let known = all.entry(which.clone()).or_default();
         known.busy = false;
+        known.took = now.duration_since(began);
         let Some(measured) = measured else { return };
         let abnormal = |measured: &Measured| {
             let condition = measured.condition.clone();
@@ -178,16 +188,23 @@ impl Stats {
         }
     }
 
-    async fn look_at(&self, path: &Path) -> Option<Measured> {
+    async fn look_at(&self, pod: &PodUid, path: &Path) -> Option<Measured> {
+        let seen = Arc::new(AtomicU64::new(0));
         let errand = Errand {
             volume: path.to_string_lossy().into_owned(),
             doing: "ask for its usage",
             patience: PATIENCE,
-            pulse: None,
+            pulse: {
+                let seen = seen.clone();
+                Some(Arc::new(move || seen.load(Ordering::Relaxed)))
+            },
             back: Box::new(|| {}),
         };
-        let path = path.to_owned();
-        let looked = self.parts.workers.run(errand, move || look(&path)).await;
+        // Not what lies elsewhere on the host, however large that is.
+        let ours = self.parts.pods.folder(pod);
+        let (path, walks) = (path.to_owned(), path.starts_with(ours));
+        let work = move || look(&path, walks.then_some(&*seen));
+        let looked = self.parts.workers.run(errand, work).await;
         let usage = looked.ok()?.ok()?;
         Some(Measured {
             usage,
@@ -248,17 +265,26 @@ impl Stats {
     }
 }
 
-/// The room where a folder is. How much of it the folder takes is known if it is all its own.
-fn look(path: &Path) -> io::Result<Usage> {
+/// The room where a folder is, and how much of it the folder takes: all that is taken, if it is a
+/// mount of its own, or what a walk finds, if there may be one.
+fn look(path: &Path, walk: Option<&AtomicU64>) -> io::Result<Usage> {
     let own = matches!(Place::at(path)?.look()?, Occupant::Mounted { .. });
     let room = orlop_host::filesystem::usage(path)?;
+    let taken = match walk {
+        _ if own => Some(Taken {
+            bytes: room.used_bytes,
+            inodes: room.total_inodes.saturating_sub(room.free_inodes),
+        }),
+        Some(seen) => Some(disk_usage(path, seen)?),
+        None => None,
+    };
     Ok(Usage {
         available_bytes: Some(room.available_bytes),
         capacity_bytes: Some(room.total_bytes),
-        used_bytes: own.then_some(room.used_bytes),
+        used_bytes: taken.map(|taken| taken.bytes),
         inodes_free: Some(room.free_inodes),
         inodes: Some(room.total_inodes),
-        inodes_used: own.then(|| room.total_inodes.saturating_sub(room.free_inodes)),
+        inodes_used: taken.map(|taken| taken.inodes),
     })
 }
 

@@ -33,7 +33,9 @@ mod group;
 mod growth;
 mod in_use;
 mod inline;
+pub(crate) mod labels;
 mod lookup;
+mod mapped;
 mod measure;
 mod places;
 mod tokens;
@@ -77,6 +79,8 @@ pub(crate) struct Device {
     pub(crate) shape: Shape,
     pub(crate) lifetime: Lifetime,
     pub(crate) staging: Option<Hold>,
+    /// The SELinux label that it is mounted with, as long as anything of it is.
+    pub(crate) label: Option<String>,
     pub(crate) publications: BTreeMap<PodUid, Publication>,
     pub(crate) wants: BTreeMap<PodUid, Arc<Want>>,
     /// Pods known from checkpoints alone, whose side has neither wanted nor released the
@@ -130,6 +134,8 @@ pub(crate) struct Want {
     pub(crate) volume: Arc<Volume>,
     pub(crate) read_only: bool,
     pub(crate) lifetime: Lifetime,
+    /// The SELinux label that it must be mounted with.
+    pub(crate) label: Option<String>,
     /// A container of the pod runs, so the volume was ready before.
     pub(crate) in_use: bool,
     /// Told when the pod wants it no more.
@@ -176,6 +182,8 @@ pub(crate) struct Volumes {
     pub(crate) arrival: Notify,
     state: Mutex<State>,
     tokens: tokens::Tokens,
+    /// What SELinux calls containers' files here, if it is on.
+    contexts: Option<orlop_host::selinux::Contexts>,
 }
 
 struct State {
@@ -197,6 +205,7 @@ impl Volumes {
                 shape: found.shape,
                 lifetime: found.lifetime,
                 staging: found.maybe_staged.then_some(Hold::Uncertain),
+                label: found.label,
                 publications: publications.collect(),
                 wants: BTreeMap::new(),
                 undecided,
@@ -218,6 +227,7 @@ impl Volumes {
             arrival: Notify::new(),
             state: Mutex::new(state),
             tokens: tokens::Tokens::default(),
+            contexts: orlop_host::selinux::contexts(),
         }
     }
 
@@ -238,6 +248,7 @@ impl Volumes {
             shape,
             lifetime: want.lifetime,
             staging: None,
+            label: want.label.clone(),
             publications: BTreeMap::new(),
             wants: BTreeMap::new(),
             undecided: BTreeSet::new(),
@@ -266,6 +277,25 @@ impl Volumes {
                 self.queue.add(key.clone());
             }
         }
+    }
+
+    /// The SELinux label that a volume has to be mounted with for a pod.
+    pub(crate) fn label(
+        &self,
+        pod: &orlop_model::Pod,
+        name: &str,
+        (volume, lifetime): (&Volume, Lifetime),
+    ) -> Result<Option<String>, labels::Labels> {
+        let driver = volume.spec.csi.as_ref().map(|csi| csi.driver.as_str());
+        let traits = driver.and_then(|driver| self.parts.csi_drivers.named(driver));
+        let used = labels::Used {
+            pod,
+            name,
+            mode: volume.volume_mode(),
+            lifetime,
+            traits: traits.as_deref(),
+        };
+        labels::label(self.contexts.as_ref(), &used)
     }
 
     /// Whether a volume is ready for a pod.

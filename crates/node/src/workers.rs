@@ -7,9 +7,12 @@
 //! that may hang; beyond that, errands are refused rather than begun.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use orlop_runtime::Queue;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -17,6 +20,8 @@ use prometheus_client::registry::Registry;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
+
+use crate::layout::PodUid;
 
 /// So many workers may hang at the same time.
 const MOST_HUNG: usize = 64;
@@ -30,10 +35,13 @@ pub(crate) struct Errand {
     /// How long nothing may happen.
     pub(crate) patience: Duration,
     /// Tells whether something happens: a number that then changes.
-    pub(crate) pulse: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
+    pub(crate) pulse: Option<Pulse>,
     /// Called when a worker that was given up has come back.
     pub(crate) back: Box<dyn FnOnce() + Send>,
 }
+
+/// A number that changes while something happens.
+pub(crate) type Pulse = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Why an errand was not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -181,6 +189,57 @@ impl Workers {
                 }
             }
             changed.await;
+        }
+    }
+}
+
+/// Sends workers to what a pod has beside its CSI volumes. One after the other, whatever volume it is
+/// about: what hangs for a pod may still come to be, so nothing of the pod is taken away before.
+#[derive(Clone)]
+pub(crate) struct ForPods {
+    pub(crate) workers: Workers,
+    pub(crate) patience: Duration,
+    /// Pods are looked at again when a worker that hung has come back.
+    pub(crate) queue: Queue<PodUid>,
+}
+
+impl ForPods {
+    /// Does something on files that a pod uses, unless it hangs.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        pod: &PodUid,
+        doing: &'static str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Hung> {
+        self.workers.run(self.errand(pod, doing, None), work).await
+    }
+
+    /// Gives all files of a volume to the pod's group.
+    pub(crate) async fn give(
+        &self,
+        pod: &PodUid,
+        path: PathBuf,
+        group: u32,
+    ) -> Result<io::Result<()>, Hung> {
+        use orlop_host::group::{Access, Progress, Wanted, When, apply, usual_threads};
+        let progress = Arc::new(Progress::default());
+        let seen = progress.clone();
+        let pulse: Pulse = Arc::new(move || seen.seen());
+        let errand = self.errand(pod, "give a volume's files to the pod's group", Some(pulse));
+        let access = Access::ReadWrite;
+        let wanted = (Wanted { group, access }, When::Always);
+        let work = move || apply(&path, wanted, usual_threads(), &progress).map(drop);
+        self.workers.run(errand, work).await
+    }
+
+    fn errand(&self, pod: &PodUid, doing: &'static str, pulse: Option<Pulse>) -> Errand {
+        let (queue, again) = (self.queue.clone(), pod.clone());
+        Errand {
+            volume: format!("pod {pod}"),
+            doing,
+            patience: self.patience,
+            pulse,
+            back: Box::new(move || queue.add(again)),
         }
     }
 }

@@ -6,9 +6,10 @@
 //! <pods>/<pod>/volumes/kubernetes.io~nfs/<volume>            the pod's mount
 //! ```
 
+use std::collections::BTreeMap;
 use std::net::ToSocketAddrs as _;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use orlop_host::mount::{Depth, FsOption, MountError, NewMount};
 use orlop_host::{MountTable, Place, Restrictions};
@@ -22,8 +23,14 @@ use crate::layout::{Layout, PodUid};
 pub(super) const LOCAL: &str = "local-volume";
 pub(super) const NFS: &str = "nfs";
 
-/// Disks are mounted for the first pod and unmounted after the last, and never both at once.
-static DISKS: Mutex<()> = Mutex::new(());
+/// A disk is mounted for the first pod and unmounted after the last, and never both at once. One that
+/// hangs keeps its own turn and nobody else's.
+fn turn(layout: &Layout, volume: &str) -> Arc<Mutex<()>> {
+    static TURNS: Mutex<BTreeMap<PathBuf, Arc<Mutex<()>>>> = Mutex::new(BTreeMap::new());
+    let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+    turns.entry(layout.local_disk(volume)).or_default().clone()
+}
 
 /// A volume to mount.
 #[derive(Debug, Clone)]
@@ -69,7 +76,8 @@ pub(crate) fn local(
     let path = local_path(source)?;
     let kind = std::fs::metadata(&path).map_err(at("look at", &path))?;
     let kind = kind.file_type();
-    let _one_at_a_time = DISKS.lock();
+    let turn = turn(layout, &wanted.name);
+    let _one_at_a_time = turn.lock();
     // Announced before the disk is mounted: who is last is seen by these folders.
     make_folder(&target).map_err(at("make", &target))?;
     let from = if kind.is_dir() {
@@ -181,11 +189,12 @@ pub(super) fn tear_down(layout: &Layout, pod: &PodUid) -> Result<(), VolumeError
     for plugin in [LOCAL, NFS] {
         let folder = layout.volume(pod, plugin, "");
         for (name, target) in Layout::entries(&folder) {
-            let _one_at_a_time = DISKS.lock();
+            let turn = turn(layout, &name);
+            let _one_at_a_time = turn.lock();
             unmount(&target)?;
             if plugin == LOCAL && !used_by_another(layout, pod, &name) {
                 let global = layout.local_disk(&name);
-                if global.exists() {
+                if is_mounted(&global)? || global.exists() {
                     unmount(&global)?;
                     gone(std::fs::remove_dir(&global)).map_err(at("remove", &global))?;
                 }
@@ -200,7 +209,9 @@ fn used_by_another(layout: &Layout, pod: &PodUid, name: &str) -> bool {
     let mut pods = Layout::entries(&layout.pods()).into_iter();
     pods.any(|(uid, _)| {
         let other = PodUid::new(&*uid).filter(|other| other != pod);
-        other.is_some_and(|other| layout.volume(&other, LOCAL, name).exists())
+        // By its name in the folder: whatever is mounted there may not answer.
+        let volumes = |other: &PodUid| Layout::entries(&layout.volume(other, LOCAL, ""));
+        other.is_some_and(|other| volumes(&other).iter().any(|(volume, _)| volume == name))
     })
 }
 

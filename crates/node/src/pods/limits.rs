@@ -3,6 +3,8 @@
 //! A file system can't tell when a folder has grown, so it is measured from time to time: rarely
 //! where that takes long, so that it is never more than a small part of anybody's time.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
@@ -15,6 +17,7 @@ use super::record::Record;
 use crate::layout::PodUid;
 use crate::plugins::Source;
 use crate::words::chain;
+use crate::workers::Errand;
 
 /// How soon a folder is measured again: no sooner, and no later.
 const SOONEST: Duration = Duration::from_secs(2);
@@ -52,9 +55,20 @@ impl Pods {
         let mut over = None;
         for (name, limit) in limited(pod) {
             let folder = self.parts.layout.volume(uid, "empty-dir", name);
-            let work = move || orlop_host::tree::disk_usage(&folder);
-            match tokio::task::spawn_blocking(work).await {
-                Ok(Ok(used)) if i64::try_from(used).unwrap_or(i64::MAX) > limit.value() => {
+            let seen = Arc::new(AtomicU64::new(0));
+            let errand = Errand {
+                volume: folder.to_string_lossy().into_owned(),
+                doing: "measure an emptyDir",
+                patience: self.parts.patience,
+                pulse: {
+                    let seen = seen.clone();
+                    Some(Arc::new(move || seen.load(Ordering::Relaxed)))
+                },
+                back: Box::new(|| {}),
+            };
+            let work = move || orlop_host::tree::disk_usage(&folder, &seen);
+            match self.parts.workers.run(errand, work).await {
+                Ok(Ok(used)) if i64::try_from(used.bytes).unwrap_or(i64::MAX) > limit.value() => {
                     // The kubelet's words.
                     over = Some(format!(
                         "Usage of EmptyDir volume {name:?} exceeds the limit \"{limit}\". "

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::SignedDuration;
 use orlop_model::pod::PodVolume;
-use orlop_model::volume::NfsSource;
+use orlop_model::volume::{HostPathSource, NfsSource};
 use orlop_model::well_known::PVC_PROTECTION;
 use orlop_model::{Claim, ClaimPhase, Key, Pod, Volume, VolumeMode};
 use orlop_runtime::{ApiError, EventType, Outcome};
@@ -20,9 +19,7 @@ use crate::plugins::mounted::{self, Wanted};
 use crate::plugins::{self, FlexError, FlexVolume, Freshness, Local, Source, VolumeError};
 use crate::volumes::{self, DeviceKey, Lifetime, Readiness, Want};
 use crate::words::chain;
-
-/// How long a file server may take to answer a mount.
-const NFS_PATIENCE: Duration = Duration::from_secs(30);
+use crate::workers::Hung;
 
 /// How soon a token that could not be renewed is asked for again.
 const RENEW_AGAIN: SignedDuration = SignedDuration::from_secs(30);
@@ -50,9 +47,11 @@ enum SetUpError {
     #[error("volume {volume} does not belong to claim {claim}")]
     NotOurs { volume: String, claim: Key },
     #[error(transparent)]
+    Labels(#[from] crate::volumes::labels::Labels),
+    #[error(transparent)]
     Flex(#[from] FlexError),
-    #[error("the work was cut short")]
-    Work(#[source] tokio::task::JoinError),
+    #[error(transparent)]
+    Hung(#[from] Hung),
     #[error("{0}")]
     Refused(&'static str),
     #[error("volume {0} is of a kind that this node cannot mount")]
@@ -196,7 +195,7 @@ impl Pods {
                 }
                 Ok(Place::At(written.path))
             }
-            Source::HostPath(source) => Ok(Place::At(plugins::host_path(source)?)),
+            Source::HostPath(source) => Ok(Place::At(self.host_path(uid, source).await?)),
             Source::Nfs(source) => {
                 let wanted = Wanted {
                     name: volume.name.clone(),
@@ -227,11 +226,13 @@ impl Pods {
                     let path = self.place_other(uid, pod, &bound, read_only).await?;
                     return Ok(Place::At(path));
                 }
-                self.place_bound(uid, pod, bound, read_only, Lifetime::Persistent)
+                let called = (pod, volume.name.as_str());
+                self.place_bound(uid, called, bound, read_only, Lifetime::Persistent)
             }
             Source::Inline(source) => {
                 let made = volumes::inline_volume(pod, uid, &volume.name, source);
-                self.place_bound(uid, pod, made, source.read_only, Lifetime::Ephemeral)
+                let called = (pod, volume.name.as_str());
+                self.place_bound(uid, called, made, source.read_only, Lifetime::Ephemeral)
             }
             Source::Refused(why) => Err(SetUpError::Refused(why)),
             Source::Unknown => Err(SetUpError::UnknownKind(volume.name.clone())),
@@ -367,12 +368,13 @@ impl Pods {
     fn place_bound(
         &self,
         uid: &PodUid,
-        pod: &Arc<Pod>,
+        (pod, called): (&Arc<Pod>, &str),
         volume: Volume,
         read_only: bool,
         lifetime: Lifetime,
     ) -> Result<Place, SetUpError> {
         if let Some(csi) = &volume.spec.csi {
+            let label = self.parts.volumes.label(pod, called, (&volume, lifetime))?;
             let name = &volume.metadata.name;
             if !Layout::is_safe(&csi.driver) || !Layout::is_safe(name) {
                 return Err(SetUpError::BadName(name.clone()));
@@ -390,6 +392,7 @@ impl Pods {
                 volume: volume.clone(),
                 read_only,
                 lifetime,
+                label,
                 in_use: self.any_running(uid),
                 given_up: Arc::default(),
             };
@@ -418,7 +421,7 @@ impl Pods {
         };
         let spec = &volume.spec;
         if let Some(source) = &spec.host_path {
-            return Ok(plugins::host_path(source)?);
+            return self.host_path(uid, source).await;
         }
         if let Some(source) = &spec.flex_volume {
             let flex = FlexVolume {
@@ -426,7 +429,11 @@ impl Pods {
                 source,
                 read_only,
             };
-            return Ok(self.parts.flex.set_up(pod, uid, flex).await?);
+            let path = self.parts.flex.set_up(pod, uid, flex).await?;
+            if let Some(claim) = &spec.claim_ref {
+                self.parts.flex.look_at_size(claim.key());
+            }
+            return Ok(path);
         }
         if let Some(source) = &spec.nfs {
             return self.nfs(uid, source, wanted).await;
@@ -434,16 +441,18 @@ impl Pods {
         let Some(source) = &spec.local else {
             return Err(SetUpError::UnknownKind(name.to_owned()));
         };
+        let for_pods = &self.parts.for_pods;
+        let (layout, pod_uid, source) = (self.parts.layout.clone(), uid.clone(), source.clone());
         if volume.volume_mode() == VolumeMode::Block {
-            return Ok(mounted::local_device(source)?);
+            let work = move || mounted::local_device(&source);
+            return Ok(for_pods.run(uid, "look at a local device", work).await??);
         }
-        let (layout, uid, source) = (self.parts.layout.clone(), uid.clone(), source.clone());
-        let work = move || mounted::local(&layout, &uid, &source, &wanted);
-        let path = blocking(work).await??;
+        let work = move || mounted::local(&layout, &pod_uid, &source, &wanted);
+        let path = for_pods.run(uid, "mount a local volume", work).await??;
         let context = pod.spec.security_context.as_ref();
         let group = context.and_then(|context| u32::try_from(context.fs_group?).ok());
         if let Some(group) = group.filter(|_| !read_only) {
-            let given = plugins::give_to_group(path.clone(), group).await;
+            let given = for_pods.give(uid, path.clone(), group).await?;
             given.map_err(|source| VolumeError::Io {
                 doing: "give to the pod's group",
                 path: path.clone(),
@@ -453,6 +462,18 @@ impl Pods {
         Ok(path)
     }
 
+    /// Whatever the path leads to may not answer.
+    async fn host_path(
+        &self,
+        uid: &PodUid,
+        source: &HostPathSource,
+    ) -> Result<PathBuf, SetUpError> {
+        let source = source.clone();
+        let work = move || plugins::host_path(&source);
+        let found = self.parts.for_pods.run(uid, "look at a hostPath", work);
+        Ok(found.await??)
+    }
+
     /// The kernel waits for a server for as long as it takes; we don't.
     async fn nfs(
         &self,
@@ -460,24 +481,18 @@ impl Pods {
         source: &NfsSource,
         wanted: Wanted,
     ) -> Result<PathBuf, SetUpError> {
-        let (layout, uid, of) = (self.parts.layout.clone(), uid.clone(), source.clone());
-        let work = blocking(move || mounted::nfs(&layout, &uid, &of, &wanted));
-        match tokio::time::timeout(NFS_PATIENCE, work).await {
-            Ok(done) => Ok(done??),
-            Err(_) => Err(VolumeError::NfsHangs {
+        let (layout, pod, of) = (self.parts.layout.clone(), uid.clone(), source.clone());
+        let work = move || mounted::nfs(&layout, &pod, &of, &wanted);
+        let mounted = self.parts.for_pods.run(uid, "mount an NFS share", work);
+        match mounted.await {
+            Err(Hung::Late { seconds, .. }) => Err(VolumeError::NfsHangs {
                 server: source.server.clone(),
-                seconds: NFS_PATIENCE.as_secs(),
+                seconds,
             }
             .into()),
+            done => Ok(done??),
         }
     }
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, SetUpError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(SetUpError::Work)
 }
 
 /// The volumes that some container uses: as files, and as devices.

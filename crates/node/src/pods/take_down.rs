@@ -43,10 +43,11 @@ impl Pods {
             return Ok(());
         }
         let (layout, pod) = (self.parts.layout.clone(), uid.clone());
-        let work = tokio::task::spawn_blocking(move || crate::subpaths::clear(&layout, &pod));
-        match work.await {
+        let work = move || crate::subpaths::clear(&layout, &pod);
+        let doing = "take parts of volumes away";
+        match self.parts.for_pods.run(uid, doing, work).await {
             Ok(done) => done.map_err(|error| chain(&error)),
-            Err(error) => Err(error.to_string()),
+            Err(hung) => Err(hung.to_string()),
         }
     }
 
@@ -60,10 +61,11 @@ impl Pods {
             return Ok(());
         }
         let (layout, pod) = (self.parts.layout.clone(), uid.clone());
-        let work = tokio::task::spawn_blocking(move || crate::plugins::tear_down(&layout, &pod));
-        match work.await {
+        let work = move || crate::plugins::tear_down(&layout, &pod);
+        let doing = "take the pod's volumes away";
+        match self.parts.for_pods.run(uid, doing, work).await {
             Ok(done) => done.map_err(|error| chain(&error)),
-            Err(error) => Err(error.to_string()),
+            Err(hung) => Err(hung.to_string()),
         }
     }
 

@@ -42,6 +42,8 @@ mod api {
 
 /// How long a runtime may take for one call; a pull has longer.
 const DEADLINE: Duration = Duration::from_secs(120);
+/// How long a volume may take to answer when a part of it is looked for.
+const PART_PATIENCE: Duration = Duration::from_secs(30);
 const PULL_DEADLINE: Duration = Duration::from_mins(30);
 
 /// The kubelet's labels.
@@ -417,17 +419,29 @@ impl CriRunner {
         let source = match &mount.sub_path {
             None => mount.source.clone(),
             Some(part) => {
-                let what = Part {
-                    pod: &id.pod,
-                    volume: &mount.volume,
-                    container: &id.container,
-                    index,
-                    source: &mount.source,
-                    part,
+                let (layout, id, mount) = (self.layout.clone(), id.clone(), mount.clone());
+                let (volume, path) = (mount.volume.clone(), part.clone());
+                // The volume may not answer, and this thread has others to serve.
+                let work = tokio::task::spawn_blocking(move || {
+                    let what = Part {
+                        pod: &id.pod,
+                        volume: &mount.volume,
+                        container: &id.container,
+                        index,
+                        source: &mount.source,
+                        part: &path,
+                    };
+                    subpaths::bind(&layout, &what)
+                });
+                let bound = match tokio::time::timeout(PART_PATIENCE, work).await {
+                    Ok(Ok(bound)) => bound,
+                    Ok(Err(broken)) => Err(std::io::Error::other(broken)),
+                    Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
                 };
-                subpaths::bind(&self.layout, &what).map_err(|source| CriError::Part {
-                    part: part.display().to_string(),
-                    volume: mount.volume.clone(),
+                let part = part.display().to_string();
+                bound.map_err(|source| CriError::Part {
+                    part,
+                    volume,
                     source,
                 })?
             }

@@ -97,7 +97,11 @@ pub(super) fn stages(info: &DriverInfo) -> bool {
 impl Volumes {
     pub(super) async fn stage(&self, key: &DeviceKey) -> Result<(), Trouble> {
         let Some((shape, want, before)) = self.look(key, |device| {
-            let want = device.wants.values().next()?.clone();
+            // What may be staged is so with one label, which who comes now has to share.
+            let fits = |want: &&std::sync::Arc<Want>| {
+                device.staging.is_none() || want.label == device.label
+            };
+            let want = device.wants.values().find(fits)?.clone();
             Some((device.shape.clone(), want, device.staging))
         }) else {
             return Ok(());
@@ -132,8 +136,11 @@ impl Volumes {
                 .into_request(),
             volume_context: source.volume_attributes.clone(),
         };
-        self.announce_staging(key, shape)?;
-        self.note(key, |device| device.staging = Some(Hold::Uncertain));
+        self.announce_staging(key, shape, want.label.as_deref())?;
+        self.note(key, |device| {
+            device.staging = Some(Hold::Uncertain);
+            device.label = want.label.clone();
+        });
         match driver.node_stage_volume(request).await {
             Ok(_) => {
                 let size = self.size_now(want);
@@ -265,13 +272,14 @@ impl Volumes {
             secrets,
             volume_context,
         };
-        self.announce_publication(published, want.lifetime)?;
+        self.announce_publication(published, want.lifetime, want.label.as_deref())?;
         // Asking again takes nothing away: whatever becomes of it, the pod has its volume.
         let again = before == Some(Hold::Certain);
         self.note(key, |device| {
             if !again {
                 let publication = Publication::maybe(volume.to_owned());
                 device.publications.insert(pod.clone(), publication);
+                device.label = want.label.clone();
             }
             // A device's checkpoint is one for staging and publishing.
             if matches!(shape, Shape::Block { .. }) && device.staging.is_none() {
@@ -280,6 +288,7 @@ impl Volumes {
         });
         match driver.node_publish_volume(request).await {
             Ok(_) => {
+                self.map(published).await?;
                 let first = (before.is_none() && !stages(&info)).then(|| self.size_now(want));
                 let group = self.grouped(key, want, &info);
                 let again_at = self.again_at(traits.as_deref());
@@ -347,6 +356,7 @@ impl Volumes {
                 publication.hold = Hold::Uncertain;
             }
         });
+        self.unmap(published).await?;
         let request = proto::NodeUnpublishVolumeRequest {
             volume_id: key.handle.clone(),
             target_path: text(&self.target(published)),

@@ -76,6 +76,8 @@ pub(super) enum Because {
     NoDriver,
     NotReported,
     NotAttached,
+    /// It is mounted for other pods with another SELinux label.
+    OtherLabel,
 }
 
 impl Because {
@@ -87,6 +89,11 @@ impl Because {
             ),
             Self::NotReported => "the volume is being reported as in use".to_owned(),
             Self::NotAttached => format!("waiting for the volume to be attached to node {node}"),
+            Self::OtherLabel => {
+                "conflicting SELinux labels: other pods on this node use the volume with another \
+                 label; give the pods the same seLinuxOptions, or wait for those to end"
+                    .to_owned()
+            }
         }
     }
 }
@@ -123,6 +130,18 @@ fn bring(view: &View<'_>) -> Step {
     }
     with_driver(view, |stages| {
         let stages = stages && persists;
+        let fits = |pod: &PodUid| {
+            let want = device.wants.get(pod);
+            want.is_some_and(|want| want.label == device.label)
+        };
+        // One label for all who use it at a time.
+        let mounted = device.staging.is_some() || !device.publications.is_empty();
+        if mounted && !device.wants.keys().any(fits) {
+            if !device.publications.is_empty() {
+                return Step::Wait(Because::OtherLabel);
+            }
+            return Step::Unstage;
+        }
         if stages && device.staging != Some(Hold::Certain) {
             return Step::Stage;
         }
@@ -135,7 +154,8 @@ fn bring(view: &View<'_>) -> Step {
                 .publications
                 .get(*pod)
                 .map(|publication| publication.hold);
-            published != Some(Hold::Certain) && !view.skip.contains(*pod)
+            let fits = !mounted || fits(pod);
+            published != Some(Hold::Certain) && !view.skip.contains(*pod) && fits
         });
         if let Some(pod) = missing {
             return Step::Publish(pod.clone());
@@ -156,6 +176,7 @@ fn bring(view: &View<'_>) -> Step {
         match due.min() {
             Some((at, pod)) if at <= view.now => Step::Publish(pod.clone()),
             Some((at, _)) => Step::Until(at),
+            None if mounted && !device.wants.keys().all(fits) => Step::Wait(Because::OtherLabel),
             None => Step::Rest,
         }
     })

@@ -125,7 +125,11 @@ pub(super) fn capability(
         orlop_model::VolumeMode::Block => AccessType::Block(BlockVolume {}),
         orlop_model::VolumeMode::Filesystem => AccessType::Mount(MountVolume {
             fs_type: source.fs_type.clone(),
-            mount_flags: volume.spec.mount_options.clone(),
+            mount_flags: {
+                let label = want.label.as_deref().map(super::labels::option);
+                let own = volume.spec.mount_options.iter().cloned();
+                own.chain(label).collect()
+            },
             volume_mount_group: mount_group(want, info),
         }),
     };

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::csi::{Cause, Published, at};
 use super::{DeviceKey, Lifetime, Shape, Volumes};
-use crate::checkpoint::{self, VolumeData, gone, make_folder};
+use crate::checkpoint::{self, VolumeData, gone, make_folder, make_point};
 use crate::layout::attachment_name;
 
 impl Volumes {
@@ -29,16 +29,22 @@ impl Volumes {
         }
     }
 
-    pub(super) fn announce_staging(&self, key: &DeviceKey, shape: &Shape) -> Result<(), Cause> {
+    pub(super) fn announce_staging(
+        &self,
+        key: &DeviceKey,
+        shape: &Shape,
+        label: Option<&str>,
+    ) -> Result<(), Cause> {
         let folder = match shape {
             Shape::Files => self.parts.layout.staging_folder(&key.driver, &key.handle),
             Shape::Block { volume } => self.parts.layout.block_data(volume),
         };
         VolumeData::staged(key)
+            .labelled(label)
             .write(&folder)
             .map_err(at("write the checkpoint in", &folder))?;
         let target = self.staging_target(key, shape);
-        make_folder(&target).map_err(at("make", &target))
+        make_point(&target).map_err(at("make", &target))
     }
 
     /// Only ever removes empty folders: a mount that is still there is an error.
@@ -55,6 +61,8 @@ impl Volumes {
                 let folder = layout.block_data(volume);
                 let publications = layout.block_publications(volume);
                 gone(std::fs::remove_dir(&publications)).map_err(at("remove", &publications))?;
+                let maps = layout.block_maps(volume);
+                gone(std::fs::remove_dir(&maps)).map_err(at("remove", &maps))?;
                 checkpoint::remove(&folder).map_err(at("remove", &folder))?;
                 folder.parent().map_or(Ok(()), |own| {
                     gone(std::fs::remove_dir(own)).map_err(at("remove", own))
@@ -67,6 +75,7 @@ impl Volumes {
         &self,
         published: &Published<'_>,
         lifetime: Lifetime,
+        label: Option<&str>,
     ) -> Result<(), Cause> {
         let Published {
             key,
@@ -81,7 +90,7 @@ impl Volumes {
             node_name: node.clone(),
             spec_volume: volume.to_owned(),
             volume_lifecycle_mode: lifetime.word().to_owned(),
-            ..VolumeData::staged(key)
+            ..VolumeData::staged(key).labelled(label)
         };
         match shape {
             Shape::Files => {

@@ -7,8 +7,12 @@ fn uid(name: &str) -> PodUid {
     PodUid::new(name).expect("a uid")
 }
 
-fn want() -> Arc<Want> {
-    Arc::new(Want { ..Want::default() })
+fn want(labels: &[(&str, &str)], pod: &str) -> Arc<Want> {
+    let label = labels.iter().find(|(of, _)| *of == pod);
+    Arc::new(Want {
+        label: label.map(|(_, label)| (*label).to_owned()),
+        ..Want::default()
+    })
 }
 
 struct Case {
@@ -23,6 +27,9 @@ struct Case {
     lifetime: Lifetime,
     group: Grouped,
     again_at: Option<i64>,
+    /// What it is mounted with, and what pods need.
+    label: Option<&'static str>,
+    labels: &'static [(&'static str, &'static str)],
 }
 
 impl Default for Case {
@@ -39,6 +46,8 @@ impl Default for Case {
             lifetime: Lifetime::Persistent,
             group: Grouped::Settled,
             again_at: None,
+            label: None,
+            labels: &[],
         }
     }
 }
@@ -62,12 +71,17 @@ impl Case {
             shape: Shape::Files,
             lifetime: self.lifetime,
             staging: self.staging,
+            label: self.label.map(str::to_owned),
             publications: self
                 .published
                 .iter()
                 .map(|(pod, hold)| (uid(pod), publication(*hold)))
                 .collect(),
-            wants: self.wants.iter().map(|pod| (uid(pod), want())).collect(),
+            wants: self
+                .wants
+                .iter()
+                .map(|pod| (uid(pod), want(self.labels, pod)))
+                .collect(),
             undecided: self.undecided.iter().map(|pod| uid(pod)).collect(),
             trouble: None,
             size: growth::Size::Unknown,
@@ -357,6 +371,36 @@ fn a_volume_is_published_again_when_its_time_has_come() {
     assert_eq!(case(later, &["a"]).step(), Step::Until(time(later)));
     assert_eq!(case(NOW, &["a"]).step(), Step::Publish(uid("a")));
     assert_eq!(case(NOW, &[]).step(), Step::Unpublish(uid("a")));
+}
+
+#[test]
+fn pods_with_other_selinux_labels_wait_until_the_volume_is_free() {
+    let case = |wants, published| Case {
+        wants,
+        published,
+        staging: CERTAIN,
+        label: Some("one"),
+        labels: &[("a", "one"), ("b", "two")],
+        ..Case::default()
+    };
+    let used = &[("a", Hold::Certain)];
+    assert_eq!(case(&["a"], used).step(), Step::Rest);
+    let both = case(&["a", "b"], used).step();
+    assert_eq!(both, Step::Wait(Because::OtherLabel));
+    assert_eq!(case(&["a", "b"], &[]).step(), Step::Publish(uid("a")));
+    assert_eq!(case(&["b"], used).step(), Step::Unpublish(uid("a")));
+    let free = case(&["b"], &[]);
+    assert_eq!(free.step(), Step::Unstage, "to be mounted with the other");
+    let undecided = Case {
+        undecided: &["a"],
+        ..case(&["b"], used)
+    };
+    assert_eq!(undecided.step(), Step::Wait(Because::OtherLabel));
+    let unstaged = Case {
+        staging: None,
+        ..case(&["b"], &[])
+    };
+    assert_eq!(unstaged.step(), Step::Stage);
 }
 
 #[test]
