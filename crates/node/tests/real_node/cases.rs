@@ -33,6 +33,7 @@ use super::files::{
 };
 use super::flex::{
     a_flexvolume_driver_that_misbehaves_is_told_of_and_harms_nobody,
+    a_flexvolume_is_made_larger_by_its_driver,
     a_flexvolume_is_mounted_by_its_driver_once_that_is_installed,
     an_attached_flexvolume_is_detached_after_its_last_pod,
     two_flexvolumes_of_one_name_are_not_taken_for_one,
@@ -40,6 +41,14 @@ use super::flex::{
 use super::groups::{
     a_pods_group_owns_its_volume_and_a_restart_does_not_walk_again,
     a_volume_that_hangs_is_left_alone_and_others_go_on,
+    what_hangs_on_the_host_holds_up_its_own_pods_alone,
+};
+use super::history::{
+    a_staging_that_nobody_knows_the_end_of_is_undone_with_its_pod,
+    a_staging_that_was_refused_leaves_no_folder,
+    a_volume_that_may_be_unstaged_is_staged_before_it_is_published_again,
+    after_a_reboot_pods_start_again_with_all_their_volumes,
+    what_was_left_is_cleared_when_its_driver_registers_late,
 };
 use super::inline::{
     an_inline_volume_lives_and_dies_with_its_pod, an_inline_volume_waits_for_a_driver_that_has_such,
@@ -73,6 +82,7 @@ cases![
     an_inline_volume_waits_for_a_driver_that_has_such,
     a_pods_group_owns_its_volume_and_a_restart_does_not_walk_again,
     a_volume_that_hangs_is_left_alone_and_others_go_on,
+    what_hangs_on_the_host_holds_up_its_own_pods_alone,
     a_driver_gets_what_it_asks_for_and_is_asked_again,
     a_failed_repetition_takes_nothing_from_a_running_pod,
     a_driver_that_sets_the_group_is_told_it,
@@ -82,6 +92,11 @@ cases![
     nothing_is_unmounted_while_the_api_server_cannot_be_reached,
     a_pod_that_is_ending_keeps_its_volume_until_its_processes_are_gone,
     the_role_may_be_killed_at_every_call_to_the_driver,
+    a_staging_that_nobody_knows_the_end_of_is_undone_with_its_pod,
+    a_staging_that_was_refused_leaves_no_folder,
+    a_volume_that_may_be_unstaged_is_staged_before_it_is_published_again,
+    what_was_left_is_cleared_when_its_driver_registers_late,
+    after_a_reboot_pods_start_again_with_all_their_volumes,
     files_follow_what_they_come_from,
     a_pod_starts_as_soon_as_its_config_map_comes,
     what_never_changes_is_not_watched,
@@ -90,6 +105,7 @@ cases![
     an_attached_flexvolume_is_detached_after_its_last_pod,
     a_flexvolume_driver_that_misbehaves_is_told_of_and_harms_nobody,
     two_flexvolumes_of_one_name_are_not_taken_for_one,
+    a_flexvolume_is_made_larger_by_its_driver,
     pods_are_containers_of_a_container_runtime,
     a_local_disk_is_formatted_if_it_is_empty_and_mounted_once,
     a_change_of_a_config_map_reaches_all_its_pods,
@@ -386,9 +402,33 @@ async fn a_block_volume_is_a_device_in_the_container() {
     let link = world.node_root().join(format!(
         "pods/{uid}/volumeDevices/kubernetes.io~csi/pv-disk"
     ));
-    assert!(link.exists(), "the pod's link leads to the device");
+    let devices = world
+        .node_root()
+        .join("plugins/kubernetes.io/csi/volumeDevices");
+    let published = devices.join("publish/pv-disk").join(uid);
+    assert_eq!(std::fs::read_link(&link).expect("a link"), published);
+    // Where the kubelet looks for it: the device itself, bound.
+    let bound = devices.join("pv-disk/dev").join(uid);
+    let number = |path: &std::path::Path| {
+        use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+        let found = std::fs::symlink_metadata(path).expect("a device");
+        assert!(found.file_type().is_block_device(), "{}", path.display());
+        found.rdev()
+    };
+    assert_eq!(number(&bound), number(&published));
+    assert!(mounts_under(&devices).contains(&bound));
+    assert!(devices.join("pv-disk/data/vol_data.json").exists());
+    // A kubelet that was here before has also taken a loop device of it.
+    let file = std::fs::File::open(&bound).expect("a device");
+    let (access, lifetime) = (
+        orlop_host::loopdev::Access::ReadOnly,
+        orlop_host::loopdev::Lifetime::UntilDetached,
+    );
+    let lock = orlop_host::LoopDevice::attach(&file, access, lifetime);
+    drop((lock.expect("a loop device"), file));
     world.delete("web").await;
     world.expect_clean().await;
+    assert!(!devices.join("pv-disk").exists());
 }
 
 async fn a_pod_that_never_restarts_ends_as_its_exit_code_says() {

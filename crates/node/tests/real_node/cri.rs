@@ -2,7 +2,6 @@
 //! Debian's busybox.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,137 +10,13 @@ use orlop_node::{CriRunner, Layout};
 use serde_json::{Value, json};
 
 use super::cases::{event, first, is_running};
+use super::containerd::Containerd;
 use super::image;
-use super::world::{World, mounts_under};
+use super::world::World;
 
-/// A container runtime of the test's own, ended with all that it ran.
-struct Containerd {
-    folder: tempfile::TempDir,
-    process: Child,
-}
-
-impl Containerd {
-    /// `None`, with the reason printed, where there is none to be had.
-    fn start() -> Option<Self> {
-        for program in [
-            "/usr/bin/containerd",
-            "/usr/bin/ctr",
-            "/usr/sbin/runc",
-            "/bin/busybox",
-        ] {
-            if !Path::new(program).exists() {
-                println!(
-                    "  skipped: {program} is missing; install containerd, runc and busybox-static"
-                );
-                return None;
-            }
-        }
-        // Short, since sockets are below it.
-        let folder = tempfile::Builder::new()
-            .prefix("cri")
-            .tempdir()
-            .expect("a folder");
-        let at = |name: &str| folder.path().join(name);
-        let config = format!(
-            r#"version = 2
-root = "{root}"
-state = "{state}"
-disabled_plugins = ["io.containerd.internal.v1.opt"]
-[grpc]
-  address = "{socket}"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{pause}"
-  restrict_oom_score_adj = true
-  disable_cgroup = {no_cgroups}
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "{snapshotter}"
-  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-      SystemdCgroup = false
-"#,
-            root = at("root").display(),
-            state = at("state").display(),
-            socket = at("sock").display(),
-            pause = image::PAUSE,
-            no_cgroups = false,
-            snapshotter = "native",
-        );
-        std::fs::write(at("config.toml"), config).expect("a file");
-        let log = std::fs::File::create(at("log")).expect("a file");
-        let process = Command::new("/usr/bin/containerd")
-            .arg("--config")
-            .arg(at("config.toml"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("containerd");
-        let this = Self { folder, process };
-        image::write(&this.folder.path().join("images.tar"));
-        let until = Instant::now() + Duration::from_secs(30);
-        loop {
-            let imported = this.ctr(&["images", "import", &this.at("images.tar")]);
-            if imported.status.success() {
-                return Some(this);
-            }
-            assert!(Instant::now() < until, "{imported:?} {}", this.log());
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-
-    fn at(&self, name: &str) -> String {
-        self.folder.path().join(name).display().to_string()
-    }
-
-    fn log(&self) -> String {
-        let log = std::fs::read_to_string(self.at("log")).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().rev().take(20).collect();
-        lines.join("\n")
-    }
-
-    fn ctr(&self, arguments: &[&str]) -> std::process::Output {
-        Command::new("/usr/bin/ctr")
-            .args(["--address", &self.at("sock"), "--namespace", "k8s.io"])
-            .args(arguments)
-            .output()
-            .expect("ctr")
-    }
-
-    fn endpoint(&self) -> String {
-        format!("unix://{}", self.at("sock"))
-    }
-
-    fn containers(&self) -> usize {
-        let listed = self.ctr(&["containers", "list", "-q"]);
-        String::from_utf8_lossy(&listed.stdout).lines().count()
-    }
-
-    async fn runner(&self, root: &Path) -> Arc<CriRunner> {
-        let runner = CriRunner::connect(&self.endpoint(), Layout::new(root)).await;
-        Arc::new(runner.expect("a runtime"))
-    }
-}
-
-impl Drop for Containerd {
-    fn drop(&mut self) {
-        let tasks = self.ctr(&["tasks", "list", "-q"]);
-        for task in String::from_utf8_lossy(&tasks.stdout).lines() {
-            self.ctr(&["tasks", "delete", "--force", task]);
-        }
-        let containers = self.ctr(&["containers", "list", "-q"]);
-        for container in String::from_utf8_lossy(&containers.stdout).lines() {
-            self.ctr(&["containers", "delete", container]);
-        }
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        for point in mounts_under(self.folder.path()).into_iter().rev() {
-            let _ = Command::new("/usr/bin/umount")
-                .arg("-l")
-                .arg(point)
-                .output();
-        }
-    }
+async fn runner(of: &Containerd, root: &Path) -> Arc<CriRunner> {
+    let runner = CriRunner::connect(&of.endpoint(), Layout::new(root)).await;
+    Arc::new(runner.expect("a runtime"))
 }
 
 /// A pod that runs a script in the image, with these volumes at `/v/<name>`.
@@ -174,7 +49,7 @@ pub(crate) async fn pods_are_containers_of_a_container_runtime() {
     let mut world = World::new(false).await;
     world.kill_node();
     let root = world.node_root();
-    world.start_node_with(containerd.runner(&root).await);
+    world.start_node_with(runner(&containerd, &root).await);
     world.claim("data", "Filesystem").await;
     let map = json!({"metadata": {"name": "conf", "namespace": "default"}, "data": {"key": "one"}});
     world
@@ -220,7 +95,7 @@ pub(crate) async fn pods_are_containers_of_a_container_runtime() {
     // The node role is killed; the container runs on and is taken over.
     world.kill_node();
     let before = read("ticks").len();
-    world.start_node_with(containerd.runner(&root).await);
+    world.start_node_with(runner(&containerd, &root).await);
     let until = Instant::now() + Duration::from_secs(20);
     while read("ticks").len() == before {
         assert!(Instant::now() < until, "it stopped");

@@ -8,6 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
 mod cases;
+mod containerd;
 mod crashes;
 mod cri;
 mod csi;
@@ -15,6 +16,7 @@ mod disks;
 mod files;
 mod flex;
 mod groups;
+mod history;
 mod image;
 mod inline;
 mod mock;

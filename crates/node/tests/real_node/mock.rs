@@ -27,6 +27,11 @@ pub(crate) struct Memory {
     pub(crate) can: Vec<Can>,
     pub(crate) condition: Option<proto::VolumeCondition>,
     pub(crate) limit: i64,
+    /// The calls that bring a volume and take it away, in order.
+    pub(crate) calls: Vec<&'static str>,
+    /// How staging and unstaging end, after they were done.
+    pub(crate) stage_ends: Option<Code>,
+    pub(crate) unstage_ends: Option<Code>,
 }
 
 /// The driver. Clones are the same one.
@@ -86,9 +91,14 @@ impl Mock {
         for (key, value) in more.as_object().into_iter().flatten() {
             source[key] = value.clone();
         }
+        let mode = match source.as_object_mut().and_then(|s| s.remove("volumeMode")) {
+            Some(mode) => mode,
+            None => json!("Filesystem"),
+        };
         let claim = json!({
             "metadata": {"name": name, "namespace": "default"},
             "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": format!("pv-{name}"),
+                     "volumeMode": mode,
                      "storageClassName": "", "resources": {"requests": {"storage": "1Mi"}}},
         });
         let claim = world.cluster.create_json::<Claim>(&claim).await;
@@ -96,7 +106,7 @@ impl Mock {
         let volume = json!({
             "metadata": {"name": format!("pv-{name}")},
             "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Mi"},
-                     "csi": source,
+                     "csi": source, "volumeMode": mode,
                      "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default",
                                   "name": name, "uid": claim.metadata.uid}},
         });
@@ -176,6 +186,48 @@ impl proto::node_server::Node for Mock {
         }))
     }
 
+    async fn node_stage_volume(
+        &self,
+        request: Request<proto::NodeStageVolumeRequest>,
+    ) -> Result<Response<proto::NodeStageVolumeResponse>, Status> {
+        let request = request.into_inner();
+        let ends = {
+            let mut memory = self.memory();
+            memory.calls.push("stage");
+            memory.stage_ends
+        };
+        let block = request.volume_capability.is_some_and(|capability| {
+            use proto::volume_capability::AccessType;
+            matches!(capability.access_type, Some(AccessType::Block(_)))
+        });
+        if !block {
+            mount_memory(&Place::at(Path::new(&request.staging_target_path))?)?;
+        }
+        match ends {
+            Some(code) => Err(Status::new(code, "as the test wants")),
+            None => Ok(Response::new(Default::default())),
+        }
+    }
+
+    async fn node_unstage_volume(
+        &self,
+        request: Request<proto::NodeUnstageVolumeRequest>,
+    ) -> Result<Response<proto::NodeUnstageVolumeResponse>, Status> {
+        let ends = {
+            let mut memory = self.memory();
+            memory.calls.push("unstage");
+            memory.unstage_ends
+        };
+        let path = request.into_inner().staging_target_path;
+        if Path::new(&path).exists() {
+            unmount(&Place::at(Path::new(&path))?)?;
+        }
+        match ends {
+            Some(code) => Err(Status::new(code, "as the test wants")),
+            None => Ok(Response::new(Default::default())),
+        }
+    }
+
     async fn node_publish_volume(
         &self,
         request: Request<proto::NodePublishVolumeRequest>,
@@ -185,6 +237,7 @@ impl proto::node_server::Node for Mock {
         let refuses = {
             let mut memory = self.memory();
             memory.published.push(request);
+            memory.calls.push("publish");
             memory.refuses
         };
         if let Some(code) = refuses {
@@ -192,16 +245,7 @@ impl proto::node_server::Node for Mock {
         }
         let place = Place::at(Path::new(&target))?;
         place.make_directory(0o755)?;
-        if let Occupant::Plain(_) = place.look()? {
-            let new = NewMount {
-                fs_type: "tmpfs",
-                source: Path::new("mock"),
-                options: &[],
-                restrictions: Restrictions::default(),
-            };
-            let failed = |error| Status::internal(format!("{error}"));
-            mount(&new, place.open()?).map_err(failed)?;
-        }
+        mount_memory(&place)?;
         Ok(Response::new(Default::default()))
     }
 
@@ -209,6 +253,7 @@ impl proto::node_server::Node for Mock {
         &self,
         request: Request<proto::NodeUnpublishVolumeRequest>,
     ) -> Result<Response<proto::NodeUnpublishVolumeResponse>, Status> {
+        self.memory().calls.push("unpublish");
         let place = Place::at(Path::new(&request.into_inner().target_path))?;
         unmount(&place)?;
         place.remove()?;
@@ -231,4 +276,18 @@ impl proto::node_server::Node for Mock {
             volume_condition: self.memory().condition.clone(),
         }))
     }
+}
+
+fn mount_memory(place: &Place) -> Result<(), Status> {
+    if let Occupant::Plain(_) = place.look()? {
+        let new = NewMount {
+            fs_type: "tmpfs",
+            source: Path::new("mock"),
+            options: &[],
+            restrictions: Restrictions::default(),
+        };
+        let failed = |error| Status::internal(format!("{error}"));
+        mount(&new, place.open()?).map_err(failed)?;
+    }
+    Ok(())
 }

@@ -212,6 +212,21 @@ impl World {
         }
     }
 
+    /// As a host that loses power: no process of a pod, no mount and no loop device is left, and
+    /// what is on disk was written by another boot.
+    pub(crate) fn lose_power(&self) {
+        let mut files = Vec::new();
+        files_under(&self.node_root().join("pods"), &mut files);
+        for record in files.iter().filter(|path| path.ends_with("shim.json")) {
+            let json = std::fs::read_to_string(record).expect("a record");
+            let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
+            let other = "00000000-0000-0000-0000-000000000000";
+            assert!(json.contains(boot.trim()), "{json}");
+            std::fs::write(record, json.replace(boot.trim(), other)).expect("a record");
+        }
+        end_all(&self.root.path().to_owned());
+    }
+
     pub(crate) async fn stop_all_pods(&self) {
         let (_, node) = self.role.as_ref().expect("a node role");
         node.stop_all_pods(Duration::from_secs(5)).await;
@@ -472,35 +487,39 @@ struct Cleanup {
 
 impl Drop for Cleanup {
     fn drop(&mut self) {
-        let mut files = Vec::new();
-        files_under(&self.root.join("node/pods"), &mut files);
-        for record in files.iter().filter(|path| path.ends_with("shim.json")) {
-            let json = std::fs::read(record).unwrap_or_default();
-            let Ok(json) = serde_json::from_slice::<Value>(&json) else {
-                continue;
-            };
-            if record.with_file_name("exit.json").exists() {
-                continue;
-            }
-            let pid = json["shim"]["pid"]
-                .as_i64()
-                .and_then(|pid| i32::try_from(pid).ok());
-            if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-            }
+        end_all(&self.root);
+    }
+}
+
+fn end_all(root: &Path) {
+    let mut files = Vec::new();
+    files_under(&root.join("node/pods"), &mut files);
+    for record in files.iter().filter(|path| path.ends_with("shim.json")) {
+        let json = std::fs::read(record).unwrap_or_default();
+        let Ok(json) = serde_json::from_slice::<Value>(&json) else {
+            continue;
+        };
+        if record.with_file_name("exit.json").exists() {
+            continue;
         }
-        for point in mounts_under(&self.root).into_iter().rev() {
-            let _ = Command::new("/usr/bin/umount")
-                .arg("-l")
-                .arg(point)
+        let pid = json["shim"]["pid"]
+            .as_i64()
+            .and_then(|pid| i32::try_from(pid).ok());
+        if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+    for point in mounts_under(root).into_iter().rev() {
+        let _ = Command::new("/usr/bin/umount")
+            .arg("-l")
+            .arg(point)
+            .output();
+    }
+    for line in loops_under(root) {
+        if let Some(device) = line.split_whitespace().next() {
+            let _ = Command::new("/usr/sbin/losetup")
+                .args(["-d", device])
                 .output();
-        }
-        for line in loops_under(&self.root) {
-            if let Some(device) = line.split_whitespace().next() {
-                let _ = Command::new("/usr/sbin/losetup")
-                    .args(["-d", device])
-                    .output();
-            }
         }
     }
 }

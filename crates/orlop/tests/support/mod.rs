@@ -20,6 +20,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub mod proxy;
+
 /// No wait in a test is longer.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
