@@ -1,5 +1,6 @@
 //! What a worker is told to do, and what it tells.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -97,6 +98,7 @@ pub(crate) struct Create {
 pub(crate) enum Content {
     Volume {
         on: Mounting,
+        key: String,
         folder: SubDir,
     },
     Snapshot {
@@ -183,6 +185,8 @@ pub(crate) enum Answer {
     Volume {
         capacity_bytes: i64,
         quota: Option<u64>,
+        /// What nodes were told about it, if that was written down.
+        context: BTreeMap<String, String>,
     },
     /// There is no such volume.
     Nothing,

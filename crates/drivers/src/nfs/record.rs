@@ -4,6 +4,8 @@
 //! they are; ours have one, so that a repeated call can be told from another one under the same name,
 //! and a folder that two volumes share is not deleted with the first.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -21,6 +23,9 @@ pub(crate) struct Record {
     /// The id of what it was filled from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) source: Option<String>,
+    /// What was told about it to nodes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) context: BTreeMap<String, String>,
 }
 
 impl Record {
@@ -65,6 +70,7 @@ mod tests {
             folder: SubDir::parse("pvc-1").unwrap(),
             capacity_bytes: 10,
             source: None,
+            context: BTreeMap::new(),
         };
         assert_eq!(record.difference(10, 0, &record), None);
         assert_eq!(record.difference(5, 10, &record), None);

@@ -86,6 +86,10 @@ async fn measure(driver: &Driver, name: &str) -> Measured {
     measured.delete = rate(async |number| driver.delete(&ids[number], &ON).await).await;
     watch.abort();
     measured.peak = most.load(Ordering::Relaxed) as f64 / 1024.0;
+    println!(
+        "{name}: created {:.2} and deleted {:.2} a second, {:.1} MiB idle and {:.1} at most",
+        measured.create, measured.delete, measured.idle, measured.peak
+    );
 
     let volume = driver.create(&format!("{name}-large"), &ON).await.unwrap();
     let root = server::path("data", &format!("{name}-large"));
@@ -103,6 +107,10 @@ async fn measure(driver: &Driver, name: &str) -> Measured {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     measured.answered = begin.elapsed().as_secs_f64();
+    println!(
+        "{name}: a tree's deletion answered after {:.2} s",
+        measured.answered
+    );
     let trash = server::path("data", ".orlop-csi/trash");
     let empty = |folder: &Path| fs::read_dir(folder).map_or(true, |mut it| it.next().is_none());
     while root.exists() || !empty(&trash) {
@@ -113,6 +121,7 @@ async fn measure(driver: &Driver, name: &str) -> Measured {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     measured.gone = begin.elapsed().as_secs_f64();
+    println!("{name}: gone after {:.2} s", measured.gone);
     measured
 }
 

@@ -26,9 +26,48 @@ pub(crate) fn peer(folder: &str, name: &str) -> Option<PathBuf> {
     })
 }
 
+/// Cases about several callers, and about those that leave: most of the suite's time.
+const AT_ONCE: [&str; 4] = ["parallel.*", "conflict.*", "late.*", "restart.*"];
+/// Cases about paths of a node.
+const NODE: [&str; 9] = [
+    "stage.*",
+    "publish.*",
+    "access.*",
+    "read_only.*",
+    "block.*",
+    "stats.*",
+    "expand.*",
+    "data.*",
+    "paths.*",
+];
+
+/// So many words, each after a flag.
+fn each(flag: &str, words: &[&str]) -> Vec<String> {
+    let pair = |word: &&str| [flag.to_owned(), (*word).to_owned()];
+    words.iter().flat_map(pair).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn the_driver_conforms() {
+async fn the_driver_conforms_with_many_callers_at_once() {
     in_guest!();
+    conforms(&each("--focus", &AT_ONCE)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_driver_conforms_on_a_node() {
+    in_guest!();
+    conforms(&each("--focus", &NODE)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_driver_conforms_in_everything_else() {
+    in_guest!();
+    let skipped = [each("--skip", &AT_ONCE), each("--skip", &NODE)];
+    conforms(&skipped.concat()).await;
+}
+
+/// The conformance suite, or a part of it. In parts: emulated processors take their time.
+async fn conforms(part: &[String]) {
     server::kernel();
     let driver = Driver::start().await;
     let folder = driver.folder.path().to_owned();
@@ -44,7 +83,6 @@ async fn the_driver_conforms() {
         orlop().display(),
         log = at("log"),
     );
-    // What it prints is shown as it comes: emulated processors take their time.
     let judged = Command::new(orlop())
         .args(["conformance", "--endpoint", &endpoint, "--quiet"])
         .args(["--parameters", &at("class.yaml")])
@@ -54,6 +92,7 @@ async fn the_driver_conforms() {
         .args(["--driver-log", &at("log")])
         .args(["--restart-command", &restart])
         .args(["--timeout", "60"])
+        .args(part)
         .status();
     let _ = Command::new("sh")
         .args(["-c", &format!("kill -9 $(cat {pid})")])

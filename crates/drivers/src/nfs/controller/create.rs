@@ -15,6 +15,9 @@ use crate::nfs::sub_dir::SubDir;
 /// The size of a volume whose claim names none.
 const DEFAULT: i64 = 1 << 30;
 
+/// An exbibyte. A size is a label, which may be more than a share has today, but not what none can have.
+const LARGEST: i64 = 1 << 60;
+
 pub(super) async fn create(
     call: &Call<'_>,
     request: &proto::CreateVolumeRequest,
@@ -37,6 +40,12 @@ pub(super) async fn create(
         Some(source) => Some(content(call, source, &request.secrets, &plan)?),
     };
     let source = content.as_ref().map(|(id, _)| id.clone());
+    let mut volume_context = request.parameters.clone();
+    let key = volume_context
+        .keys()
+        .find(|key| key.eq_ignore_ascii_case("subdir"));
+    let key = key.cloned().unwrap_or_else(|| "subdir".to_owned());
+    volume_context.insert(key, id.folder.as_str().to_owned());
     let on = call.mounting(&id.export, Some(plan), &request.secrets)?;
     let configured = Some(call.shared.config.mount_permissions).filter(|mode| *mode != 0);
     let order = Create {
@@ -50,6 +59,7 @@ pub(super) async fn create(
                 (required, _) => required,
             },
             source,
+            context: volume_context.clone(),
         },
         required,
         limit,
@@ -65,12 +75,6 @@ pub(super) async fn create(
             "the worker answered something else",
         ));
     };
-    let mut volume_context = request.parameters.clone();
-    let key = volume_context
-        .keys()
-        .find(|key| key.eq_ignore_ascii_case("subdir"));
-    let key = key.cloned().unwrap_or_else(|| "subdir".to_owned());
-    volume_context.insert(key, id.folder.as_str().to_owned());
     Ok(proto::CreateVolumeResponse {
         volume: Some(proto::Volume {
             volume_id: id.as_str().to_owned(),
@@ -107,6 +111,13 @@ pub(super) fn range(range: Option<&proto::CapacityRange>) -> Result<(i64, i64), 
         return Ok((0, 0));
     };
     limits::capacity_range(range).map_err(|error| Failure::invalid(&error))?;
+    if range.required_bytes > LARGEST {
+        let told = format!(
+            "no share has {} bytes; a volume has {LARGEST} at most",
+            range.required_bytes
+        );
+        return Err(Failure::new(Code::OutOfRange, told));
+    }
     Ok((range.required_bytes, range.limit_bytes))
 }
 
@@ -122,11 +133,20 @@ fn content(
         Some(Source::Volume(source)) => {
             let id = super::known(&source.volume_id)?;
             let on = call.mounting(&id.export, Some(plan.clone()), secrets)?;
-            let folder = id.folder.clone();
-            Ok((id.as_str().to_owned(), Content::Volume { on, folder }))
+            let content = Content::Volume {
+                on,
+                key: id.key().to_owned(),
+                folder: id.folder.clone(),
+            };
+            Ok((id.as_str().to_owned(), content))
         }
         Some(Source::Snapshot(source)) => {
             let text = &source.snapshot_id;
+            if text.is_empty() {
+                return Err(Failure::missing(
+                    "volume_content_source.snapshot.snapshot_id",
+                ));
+            }
             let id = SnapshotId::parse(text).map_err(|error| {
                 Failure::not_found(format!("there is no snapshot {text:?}: {error}"))
             })?;

@@ -41,6 +41,7 @@ pub(super) async fn expand(
         Answer::Volume {
             capacity_bytes,
             quota,
+            ..
         } => {
             if quota.is_none() {
                 tracing::info!(%id, capacity_bytes, "the server sets no quota: the size is a label");

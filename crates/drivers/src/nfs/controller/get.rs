@@ -19,12 +19,26 @@ pub(super) async fn get(
         key: id.key().to_owned(),
         folder: id.folder.clone(),
     };
-    let (capacity_bytes, abnormal, message) = match call.run(work, Vec::new()).await {
-        Ok(Answer::Volume { capacity_bytes, .. }) => (
+    let answer = call.run(work, Vec::new()).await;
+    // What nodes have to know stands in the id, if nothing else is written down.
+    let told = |key: &str, value: String| (key.to_owned(), value);
+    let mut volume_context = std::collections::BTreeMap::from([
+        told("server", id.export.server.clone()),
+        told("share", id.export.path()),
+        told("subdir", id.folder.as_str().to_owned()),
+    ]);
+    let (capacity_bytes, abnormal, message) = match answer {
+        Ok(Answer::Volume {
             capacity_bytes,
-            false,
-            "the volume is in its share".to_owned(),
-        ),
+            context,
+            ..
+        }) => {
+            if !context.is_empty() {
+                volume_context = context;
+            }
+            let message = "the volume is in its share".to_owned();
+            (capacity_bytes, false, message)
+        }
         Ok(Answer::Nothing) => {
             return Err(Failure::not_found(format!("there is no volume {id}")));
         }
@@ -44,6 +58,7 @@ pub(super) async fn get(
         volume: Some(proto::Volume {
             volume_id: request.volume_id.clone(),
             capacity_bytes,
+            volume_context,
             ..Default::default()
         }),
         status: Some(VolumeStatus {

@@ -345,3 +345,70 @@ async fn a_clone_is_whole_or_none_though_its_source_is_deleted_meanwhile() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_volume_is_told_as_it_was_made() {
+    let ground = Ground::new();
+    let volume = ground
+        .create("pvc-1", &[("subDir", "a/b"), ("mountPermissions", "0770")])
+        .await
+        .unwrap();
+    let get = |volume_id: String| {
+        let request = proto::ControllerGetVolumeRequest { volume_id };
+        let controller = ground.controller();
+        async move {
+            let told = controller.controller_get_volume(Request::new(request));
+            told.await.unwrap().into_inner().volume.unwrap()
+        }
+    };
+    let told = get(volume.volume_id.clone()).await;
+    assert_eq!(told.volume_context, volume.volume_context);
+    assert_eq!(told.capacity_bytes, volume.capacity_bytes);
+    // One of the original's making, of which nothing is written down.
+    fs::create_dir(ground.share().join("pvc-2")).unwrap();
+    let told = get("nfs.example#share#pvc-2##".to_owned()).await;
+    assert_eq!(told.volume_context["server"], "nfs.example");
+    assert_eq!(told.volume_context["share"], "/share");
+    assert_eq!(told.volume_context["subdir"], "pvc-2");
+}
+
+#[tokio::test]
+async fn a_size_that_no_share_has_is_refused() {
+    let ground = Ground::new();
+    let mut request = wish("pvc-1");
+    request.capacity_range = Some(proto::CapacityRange {
+        required_bytes: 1 << 62,
+        limit_bytes: 0,
+    });
+    let refused = ground.controller().create_volume(Request::new(request));
+    assert_eq!(refused.await.unwrap_err().code(), Code::OutOfRange);
+    assert_eq!(names(&ground.share()), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_not_copied() {
+    let ground = Ground::new();
+    let volume = ground.create("pvc-1", &[]).await.unwrap();
+    fs::write(ground.share().join("pvc-1/file"), "x").unwrap();
+    let snapshot = ground.snapshot("s", &volume.volume_id).await.unwrap();
+    let (volume_id, snapshot_id) = (volume.volume_id, snapshot.snapshot_id);
+    for (source, size) in [
+        (Source::Volume(VolumeSource { volume_id }), 1 << 30),
+        (
+            Source::Snapshot(SnapshotSource { snapshot_id }),
+            snapshot.size_bytes,
+        ),
+    ] {
+        let mut request = wish("pvc-2");
+        request.capacity_range = Some(proto::CapacityRange {
+            required_bytes: 1,
+            limit_bytes: size - 1,
+        });
+        request.volume_content_source = Some(proto::VolumeContentSource {
+            r#type: Some(source),
+        });
+        let refused = ground.controller().create_volume(Request::new(request));
+        assert_eq!(refused.await.unwrap_err().code(), Code::OutOfRange);
+        assert!(!ground.share().join("pvc-2").exists());
+    }
+}

