@@ -380,8 +380,9 @@ async fn a_size_that_no_share_has_is_refused() {
         required_bytes: 1 << 62,
         limit_bytes: 0,
     });
-    let refused = ground.controller().create_volume(Request::new(request));
-    assert_eq!(refused.await.unwrap_err().code(), Code::OutOfRange);
+    let controller = ground.controller();
+    let refused = controller.create_volume(Request::new(request)).await;
+    assert_eq!(refused.unwrap_err().code(), Code::OutOfRange);
     assert_eq!(names(&ground.share()), Vec::<String>::new());
 }
 
@@ -407,8 +408,9 @@ async fn what_does_not_fit_is_not_copied() {
         request.volume_content_source = Some(proto::VolumeContentSource {
             r#type: Some(source),
         });
-        let refused = ground.controller().create_volume(Request::new(request));
-        assert_eq!(refused.await.unwrap_err().code(), Code::OutOfRange);
+        let controller = ground.controller();
+        let refused = controller.create_volume(Request::new(request)).await;
+        assert_eq!(refused.unwrap_err().code(), Code::OutOfRange);
         assert!(!ground.share().join("pvc-2").exists());
     }
 }
