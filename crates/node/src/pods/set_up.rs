@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures::future::join_all;
 use jiff::SignedDuration;
 use orlop_model::pod::PodVolume;
 use orlop_model::volume::{HostPathSource, NfsSource};
@@ -83,13 +84,17 @@ impl Pods {
         let (files, devices) = used(pod);
         let mut waits = Vec::new();
         let mut failed = Vec::new();
-        for name in files.union(&devices) {
+        // None waits for what another has to ask the API server.
+        let placing = files.union(&devices).map(async |name| {
             let wants = if devices.contains(name) {
                 VolumeMode::Block
             } else {
                 VolumeMode::Filesystem
             };
-            match self.place(uid, pod, name, wants).await {
+            (name, self.place(uid, pod, name, wants).await)
+        });
+        for (name, placed) in join_all(placing).await {
+            match placed {
                 Ok(Place::At(_)) => {}
                 Ok(Place::Csi { key, .. }) => {
                     let readiness = self.parts.volumes.readiness(&key, uid);
@@ -298,8 +303,14 @@ impl Pods {
             .find(|(of, _)| of.name == volume.name)
             .map(|(_, key)| key);
         let key = key.ok_or_else(|| SetUpError::NotListed(volume.name.clone()))?;
-        let claim = self.parts.cluster.get::<Claim>(&key).await?;
-        let claim = claim.ok_or_else(|| SetUpError::NoClaim(key.clone()))?;
+        let cluster = &self.parts.cluster;
+        // The volume that the claim is likely to have is asked for at the same time.
+        let likely = async {
+            let name = self.parts.volumes.likely_volume(&key)?;
+            cluster.get::<Volume>(&Key::cluster(name)).await.ok()?
+        };
+        let (claim, likely) = tokio::join!(cluster.get::<Claim>(&key), likely);
+        let claim = claim?.ok_or_else(|| SetUpError::NoClaim(key.clone()))?;
         let meta = &claim.metadata;
         if meta.is_deleting() && !meta.has_finalizer(PVC_PROTECTION) {
             return Err(SetUpError::ClaimDeleting(key));
@@ -321,21 +332,21 @@ impl Pods {
         if !bound || name.is_empty() {
             return Err(SetUpError::ClaimNotBound(key));
         }
-        let found = self
-            .parts
-            .cluster
-            .get::<Volume>(&Key::cluster(name))
-            .await?;
+        let is_ours = |found: &Volume| {
+            let reference = found.spec.claim_ref.as_ref();
+            reference.is_some_and(|reference| reference.uid == meta.uid)
+        };
+        // One that was read before the claim may not show yet whose it is.
+        let likely = likely.filter(|found| found.metadata.name == *name && is_ours(found));
+        if let Some(found) = likely {
+            return Ok(found);
+        }
+        let found = cluster.get::<Volume>(&Key::cluster(name)).await?;
         let found = found.ok_or_else(|| SetUpError::NoVolume {
             volume: name.clone(),
             claim: key.clone(),
         })?;
-        let ours = found
-            .spec
-            .claim_ref
-            .as_ref()
-            .is_some_and(|reference| reference.uid == meta.uid);
-        if !ours {
+        if !is_ours(&found) {
             return Err(SetUpError::NotOurs {
                 volume: name.clone(),
                 claim: key,

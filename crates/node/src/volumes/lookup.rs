@@ -14,6 +14,12 @@ use super::{DeviceKey, Lifetime, Volumes, Want};
 use crate::layout::attachment_name;
 
 impl Volumes {
+    /// The volume that a claim has as far as is known, which may be behind.
+    pub(crate) fn likely_volume(&self, claim: &Key) -> Option<String> {
+        let claim = self.parts.claims.get(claim)?;
+        Some(claim.spec.volume_name.clone()).filter(|name| !name.is_empty())
+    }
+
     /// What attaching told, read afresh: it must be of this very attachment.
     pub(super) async fn publish_context(
         &self,
