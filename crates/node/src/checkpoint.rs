@@ -63,7 +63,9 @@ impl VolumeData {
     /// this process, not the host: no mount does either.
     pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
         make_folder(folder)?;
-        let json = serde_json::to_vec(self)?;
+        let mut json = serde_json::to_vec(self)?;
+        // As Go's encoder ends a value.
+        json.push(b'\n');
         orlop_host::write_volatile(&folder.join(FILE), &json, 0o600)
     }
 

@@ -27,15 +27,17 @@ impl Pods {
         }
         let mut body = json!({"metadata": {"uid": uid.as_str()}, "status": wanted});
         let address = &self.parts.address;
+        // In the place of those that another node role of this name, or a kubelet, has told.
+        let addresses = json!([{"$patch": "replace"}, {"ip": address}]);
         body["status"]["hostIP"] = json!(address);
-        body["status"]["hostIPs"] = json!([{"ip": address}]);
+        body["status"]["hostIPs"] = addresses.clone();
         if wanted
             .container_statuses
             .iter()
             .any(|container| container.state.running.is_some())
         {
             body["status"]["podIP"] = json!(address);
-            body["status"]["podIPs"] = json!([{"ip": address}]);
+            body["status"]["podIPs"] = addresses;
         }
         match self
             .parts

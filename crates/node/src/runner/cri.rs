@@ -26,6 +26,7 @@ use crate::registration::Work;
 use crate::subpaths::{self, Part};
 use crate::words::chain;
 
+mod marks;
 mod wait;
 
 /// The generated interface.
@@ -403,7 +404,7 @@ impl CriRunner {
             mounts,
             devices: spec.devices.iter().map(device).collect(),
             labels: owned(&names),
-            annotations: BTreeMap::new(),
+            annotations: marks::annotations(id, &launch.image.name),
             log_path: format!("{}/{}/log", id.container, id.attempt),
             linux: Some(api::LinuxContainerConfig {
                 security_context: Some(context(spec, launch)),

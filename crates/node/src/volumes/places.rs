@@ -100,6 +100,11 @@ impl Volumes {
             }
             Shape::Block { .. } => {
                 let folder = layout.block_data(volume);
+                // The kubelet tells of files alone how long they live.
+                let data = VolumeData {
+                    volume_lifecycle_mode: String::new(),
+                    ..data
+                };
                 data.write(&folder)
                     .map_err(at("write the checkpoint in", &folder))?;
                 let publications = layout.block_publications(volume);
