@@ -18,6 +18,8 @@ use super::{NODE, certificates::Authority, component, folder::Folder, keeper, lo
 
 /// How long a cluster may take to become ready.
 const START: Duration = Duration::from_secs(60);
+/// How often a component that pauses is asked whether it still does.
+const PAUSE: Duration = Duration::from_millis(50);
 /// How many lines of a dead component's log are told.
 const LINES: usize = 25;
 
@@ -77,7 +79,8 @@ async fn start(folder: &Folder, died: &mpsc::UnboundedSender<anyhow::Error>) -> 
 }
 
 /// Resolves with the news of a component's death. A death that was asked for, by a file
-/// `components/NAME.restart`, starts it again instead.
+/// `components/NAME.restart`, starts it again instead; not before a file `components/NAME.pause`
+/// is gone.
 async fn watch(folder: Folder, component: component::Component, mut child: Child) -> anyhow::Error {
     loop {
         let status = child.wait().await;
@@ -89,6 +92,14 @@ async fn watch(folder: Folder, component: component::Component, mut child: Child
                 component.name,
                 logs::end(&folder.log(component.name), LINES)
             );
+        }
+        let paused = folder.join(format!("components/{}.pause", component.name));
+        if paused.exists() {
+            // Who asked for it learns from this that it has ended.
+            let _ = fs::remove_file(folder.join(format!("components/{}.pid", component.name)));
+        }
+        while paused.exists() {
+            tokio::time::sleep(PAUSE).await;
         }
         child = match component.start(&folder) {
             Ok(child) => child,

@@ -16,6 +16,7 @@ mod our_snapshots;
 mod runner;
 mod sanity;
 mod suite;
+mod take_over;
 
 use anyhow::{Result, bail};
 use futures::future::BoxFuture;
@@ -52,7 +53,7 @@ enum Company {
 }
 
 /// All scenarios.
-const ALL: [Scenario; 18] = [
+const ALL: [Scenario; 19] = [
     Scenario {
         name: "sanity",
         law: "csi-sanity finds no fault with our local driver",
@@ -115,6 +116,13 @@ const ALL: [Scenario; 18] = [
         brought: &[],
         company: Company::OwnSnapshots,
         run: |stage| Box::pin(our_snapshots::run(stage)),
+    },
+    Scenario {
+        name: "take-over",
+        law: "the kubelet takes a node's folder over from ours and ours from the kubelet's, and both leave the same in it",
+        brought: &[],
+        company: Company::None,
+        run: |stage| Box::pin(take_over::run(stage)),
     },
     Scenario {
         name: "drop-in",

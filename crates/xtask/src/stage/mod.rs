@@ -10,6 +10,7 @@
 )]
 
 mod actors;
+mod components;
 mod identity;
 mod kinds;
 mod leftovers;
@@ -161,30 +162,6 @@ impl Stage {
         })
     }
 
-    /// Restarts a component of the cluster with further arguments, which win over its own; with
-    /// none it is as it was. Only for scenarios that run alone.
-    pub(crate) async fn restart_component(&self, name: &str, more: &[&str]) -> Result<()> {
-        let file = |kind: &str| self.cluster.join(format!("components/{name}.{kind}"));
-        let before = std::fs::read_to_string(file("pid"))
-            .with_context(|| format!("there is no component {name}"))?;
-        std::fs::write(file("more"), more.join("\n"))?;
-        std::fs::write(file("restart"), "")?;
-        let pid = before
-            .trim()
-            .parse()
-            .ok()
-            .and_then(rustix::process::Pid::from_raw);
-        let pid = pid.with_context(|| format!("the process of {name} is unknown"))?;
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
-        self.bounded(&format!("{name} restarts"), async {
-            while std::fs::read_to_string(file("pid"))? == before {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            Ok(())
-        })
-        .await
-    }
-
     /// Removes everything of the scenario and checks that nothing is left: what it applied, its
     /// volumes and attachments, and then its programs, mounts and loop devices.
     pub(crate) async fn close(&self) -> Result<()> {
@@ -220,6 +197,7 @@ impl Stage {
     pub(crate) async fn abandon(&self) {
         let _ = self.delete(NAMESPACE, self.namespace()).await;
         let _ = self.end_programs().await;
+        self.resume_components();
         let made = std::mem::take(&mut *lock(&self.made));
         for (kind, name) in made.into_iter().rev() {
             let _ = self.delete(kind, &name).await;

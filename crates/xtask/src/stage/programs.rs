@@ -99,6 +99,11 @@ impl Stage {
 }
 
 impl Program {
+    /// Its process.
+    pub(crate) fn process(&self) -> Pid {
+        self.pid
+    }
+
     /// Ends it, and waits until it is gone.
     pub(crate) async fn end(&self) -> Result<()> {
         self.may_end.store(true, Ordering::SeqCst);
