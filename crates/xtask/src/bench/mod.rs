@@ -14,6 +14,7 @@ mod figures;
 mod follow;
 mod lives;
 mod load;
+mod node;
 mod objects;
 mod report;
 mod servers;
@@ -32,6 +33,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use http::Method;
 use tokio::process::Command;
 
+pub(crate) use self::node::{Inside, measure as measure_nodes};
 use self::{client::Server, figures::Figures, objects::Kind, servers::Running};
 use crate::kube;
 
@@ -61,6 +63,8 @@ pub(crate) enum What {
     Sidecars(sidecars::Wanted),
     /// Binder and attach-detach beside kube-controller-manager's, on one API server.
     Control(control::Wanted),
+    /// Our node beside the kubelet, with one driver on one API server.
+    Node(node::Wanted),
 }
 
 /// Who is measured.
@@ -235,6 +239,7 @@ pub(crate) async fn run(what: What) -> Result<ExitCode> {
         What::Apiserver { brief, only, crowd } => apiserver(brief, only, crowd).await,
         What::Sidecars(wanted) => sidecars::run(&wanted).await,
         What::Control(wanted) => control::run(&wanted).await,
+        What::Node(wanted) => node::run(&wanted).await,
     }
 }
 

@@ -1,8 +1,9 @@
 //! A cluster, as the command that started it has it.
 
 use std::{
-    path::PathBuf,
-    process::Stdio,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
@@ -12,7 +13,7 @@ use tokio::{
     process::{Child, ChildStdin, ChildStdout},
 };
 
-use super::{cleanup, fitness::build_orlop, folder::Folder, keeper};
+use super::{cleanup, folder::Folder, keeper, namespaces};
 
 /// How long a cluster may take to go.
 pub(super) const END: Duration = Duration::from_secs(40);
@@ -26,10 +27,9 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts one, and waits until it is ready.
-    pub(super) async fn start(purpose: &str, mut binaries: Vec<PathBuf>) -> Result<Self> {
+    /// Starts one with these programs, ours among them, and waits until it is ready.
+    pub(super) async fn start(purpose: &str, binaries: Vec<PathBuf>) -> Result<Self> {
         cleanup::sweep()?;
-        binaries.push(build_orlop()?);
         let mut keeper = tokio::process::Command::new(std::env::current_exe()?)
             .args(["kube", "keep", purpose])
             .args(binaries)
@@ -69,6 +69,24 @@ impl Cluster {
                 let left = cluster.end().await?;
                 bail!("{}{}", failure(&folder), left);
             }
+        }
+    }
+
+    /// Runs a program inside until it ends; none if that was interrupted.
+    pub(super) async fn run(
+        &self,
+        program: &Path,
+        arguments: &[OsString],
+    ) -> Result<Option<ExitStatus>> {
+        let mut inside = namespaces::enter(&self.folder, program)?;
+        inside.args(arguments);
+        let mut inside = tokio::process::Command::from(inside)
+            .kill_on_drop(true)
+            .spawn()
+            .context("could not run nsenter")?;
+        tokio::select! {
+            status = inside.wait() => Ok(Some(status?)),
+            _ = tokio::signal::ctrl_c() => Ok(None),
         }
     }
 

@@ -1,7 +1,8 @@
 //! `cargo xtask kube …`.
 
 use std::{
-    path::PathBuf,
+    ffi::OsString,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -13,7 +14,7 @@ use super::{
     cleanup,
     cluster::{Cluster, END, failure},
     component,
-    fitness::build_all,
+    fitness::{build_all, build_orlop},
     folder::Folder,
     init, keeper, logs, namespaces, sanity, supervisor,
 };
@@ -91,6 +92,9 @@ pub(crate) enum Command {
     /// Be the client of a benchmark; started by `bench`.
     #[command(hide = true)]
     BenchClient(bench::Client),
+    /// Measure nodes inside a cluster; started by `bench node`.
+    #[command(hide = true)]
+    BenchNode(bench::Inside),
     /// Hold a cluster; started by `up` and `test`.
     #[command(hide = true)]
     Keep {
@@ -172,6 +176,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             Command::Logs { component } => print_logs(component.as_deref()),
             Command::Bench { what } => bench::run(what).await,
             Command::BenchClient(client) => bench::be_client(client).await,
+            Command::BenchNode(inside) => bench::measure_nodes(&inside).await,
             Command::Keep { purpose, binaries } => keeper::run(&purpose, &binaries).await,
             Command::Supervise { folder } => supervisor::run(&Folder::at(folder)).await,
             Command::Scenarios {
@@ -188,28 +193,34 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
 }
 
 async fn test(names: &[String], keep: bool, jobs: usize) -> Result<ExitCode> {
-    let Some(binaries) = build_all()? else {
+    let Some(mut binaries) = build_all()? else {
         return Ok(ExitCode::SUCCESS);
     };
+    binaries.push(build_orlop()?);
+    let this = std::env::current_exe()?;
+    let arguments = |folder: &Folder| {
+        let words = ["kube", "scenarios", "--jobs", &jobs.to_string()].map(OsString::from);
+        let folder = folder.path().as_os_str().to_owned();
+        let names = names.iter().map(OsString::from);
+        words.into_iter().chain([folder]).chain(names).collect()
+    };
+    inside(("test", binaries), keep, &this, arguments).await
+}
+
+/// Starts a cluster, runs a program in it, and ends the cluster with it.
+pub(crate) async fn inside(
+    (purpose, binaries): (&str, Vec<PathBuf>),
+    keep: bool,
+    program: &Path,
+    arguments: impl FnOnce(&Folder) -> Vec<OsString>,
+) -> Result<ExitCode> {
     let cluster = tokio::select! {
-        cluster = Cluster::start("test", binaries) => cluster?,
+        cluster = Cluster::start(purpose, binaries) => cluster?,
         // The pipe to the keeper goes with this command, and the cluster with the pipe.
         _ = tokio::signal::ctrl_c() => bail!("interrupted; the cluster is being removed"),
     };
     let folder = cluster.folder.clone();
-    let mut runner = namespaces::enter(&folder, std::env::current_exe()?)?;
-    runner
-        .args(["kube", "scenarios", "--jobs", &jobs.to_string()])
-        .arg(folder.path())
-        .args(names);
-    let mut runner = tokio::process::Command::from(runner)
-        .kill_on_drop(true)
-        .spawn()
-        .context("could not run nsenter")?;
-    let status = tokio::select! {
-        status = runner.wait() => Some(status?),
-        _ = tokio::signal::ctrl_c() => None,
-    };
+    let status = cluster.run(program, &arguments(&folder)).await?;
     let passed = status.is_some_and(|status| status.success());
     // A runner that didn't live to say so was taken along by a dying cluster.
     let reported = status.is_some_and(|status| matches!(status.code(), Some(0..=2)));
@@ -240,7 +251,7 @@ async fn test(names: &[String], keep: bool, jobs: usize) -> Result<ExitCode> {
                 bail!("{}", failure(&folder))
             }
             Some(_) => bail!(
-                "scenarios failed; all logs are in {}",
+                "{purpose} failed; all logs are in {}",
                 folder.join("log").display()
             ),
         }
@@ -249,7 +260,7 @@ async fn test(names: &[String], keep: bool, jobs: usize) -> Result<ExitCode> {
 }
 
 async fn up() -> Result<ExitCode> {
-    let Some(binaries) = build_all()? else {
+    let Some(mut binaries) = build_all()? else {
         return Ok(ExitCode::SUCCESS);
     };
     if let Some(folder) = running(ours()?)?
@@ -261,6 +272,7 @@ async fn up() -> Result<ExitCode> {
             folder.id()
         );
     }
+    binaries.push(build_orlop()?);
     let cluster = tokio::select! {
         cluster = Cluster::start("up", binaries) => cluster?,
         _ = tokio::signal::ctrl_c() => bail!("interrupted; the cluster is being removed"),

@@ -33,7 +33,7 @@ mod supervisor;
 
 pub(crate) use certificates::Authority;
 pub(crate) use cleanup::loop_devices;
-pub(crate) use commands::{Command, run};
+pub(crate) use commands::{Command, inside, run};
 pub(crate) use component::{NAMES as COMPONENTS, containerd_socket, import_ours};
 pub(crate) use fitness::build_all;
 pub(crate) use images::{BUSYBOX, ORLOP};

@@ -26,33 +26,34 @@ impl Stage {
 
     /// The same for a node whose root is another folder than the kubelet's.
     pub(crate) async fn local_driver_for(&self, root: &std::path::Path) -> Result<Arc<Program>> {
+        let program = self.local_program(root).await?;
+        self.class(true, &json!({})).await?;
+        Ok(program)
+    }
+
+    /// The driver alone, for whoever makes a class of his own.
+    pub(crate) async fn local_program(&self, root: &std::path::Path) -> Result<Arc<Program>> {
         let pool = self.folder().join("pool");
         std::fs::create_dir_all(&pool)?;
         let endpoint = format!("unix://{}", self.driver_socket().display());
-        let program = self
-            .driver(
-                &self.binary("orlop"),
-                &[
-                    "driver",
-                    "local",
-                    "--endpoint",
-                    &endpoint,
-                    "--nodeid",
-                    NODE,
-                    "--drivername",
-                    &self.driver_name(),
-                    "--pool",
-                    &pool.display().to_string(),
-                    // Tests' volumes are thin and short-lived, and may be on a disk that is nearly full.
-                    "--reserve=0%",
-                    "--overcommit=100",
-                    "--kubelet-dir",
-                    &root.display().to_string(),
-                ],
-            )
-            .await?;
-        self.class(true, &json!({})).await?;
-        Ok(program)
+        let arguments = [
+            "driver",
+            "local",
+            "--endpoint",
+            &endpoint,
+            "--nodeid",
+            NODE,
+            "--drivername",
+            &self.driver_name(),
+            "--pool",
+            &pool.display().to_string(),
+            // Tests' volumes are thin and short-lived, and may be on a disk that is nearly full.
+            "--reserve=0%",
+            "--overcommit=100",
+            "--kubelet-dir",
+            &root.display().to_string(),
+        ];
+        self.driver(&self.binary("orlop"), &arguments).await
     }
 
     /// Starts any driver, and waits for its socket.
