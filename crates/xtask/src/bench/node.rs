@@ -161,7 +161,13 @@ pub(crate) async fn measure(inside: &Inside) -> Result<ExitCode> {
         cast::furnish(&attached, true, 1)
     )?;
     let server = Server::of(&cluster.admin()).await?;
+    let kubelet = cast::kubelet(&cluster).await?;
     let mounts = Mounts::follow()?;
+    let rows = rows(inside.pods);
+    let rows: Vec<Row<'_>> = rows
+        .iter()
+        .map(|(label, unit, name)| (label.as_str(), *unit, *name, Better::Less))
+        .collect();
     let mut columns = Vec::new();
     let mut warm = true;
     for set in inside.sets.iter().copied() {
@@ -171,6 +177,7 @@ pub(crate) async fn measure(inside: &Inside) -> Result<ExitCode> {
             plain: &plain,
             attached: &attached,
             server: &server,
+            kubelet: &kubelet,
             mounts: &mounts,
             set,
             running: &running,
@@ -185,7 +192,13 @@ pub(crate) async fn measure(inside: &Inside) -> Result<ExitCode> {
         bench.measure(inside).await?;
         let figures = bench.figures;
         running.end(&plain).await?;
-        columns.push((set.heading(), figures));
+        let column = (set.heading(), figures);
+        // Should a later one fail, this one was measured.
+        eprintln!(
+            "{}",
+            report::table(std::slice::from_ref(&column), &[], &rows)
+        );
+        columns.push(column);
     }
     // The kubelet is the one that others are compared with.
     columns.sort_by_key(|(heading, _)| *heading != Set::Kubelet.heading());
@@ -193,11 +206,6 @@ pub(crate) async fn measure(inside: &Inside) -> Result<ExitCode> {
         3 => &[("host processes by", 1, 0), ("containerd by", 2, 0)],
         _ => &[],
     };
-    let rows = rows(inside.pods);
-    let rows: Vec<Row<'_>> = rows
-        .iter()
-        .map(|(label, unit, name)| (label.as_str(), *unit, *name, Better::Less))
-        .collect();
     println!("\n{}", report::table(&columns, ratios, &rows));
     let took = begin.elapsed().as_secs();
     println!("{}, {took} s", report::machine());
@@ -267,6 +275,7 @@ struct Bench<'b> {
     plain: &'b Stage,
     attached: &'b Stage,
     server: &'b Server,
+    kubelet: &'b Server,
     mounts: &'b Mounts,
     set: Set,
     running: &'b Running,
@@ -368,14 +377,15 @@ impl<'b> Bench<'b> {
 
         eprintln!("  {} s at rest", size.idle);
         tokio::time::sleep(REST).await;
-        let before = self.running.usage(self.plain)?;
-        let (begin, span) = (Instant::now(), Duration::from_secs(size.idle));
-        tokio::time::sleep(span).await;
-        let after = self.running.usage(self.plain)?;
-        let used = (after.processor - before.processor).as_secs_f64();
-        let share = used / begin.elapsed().as_secs_f64() * 1e2;
-        self.figures.set("idle: processor", share);
-        self.figures.set("idle: memory", mebibytes(after.memory));
+        let before = self.running.fine_processor(self.plain)?;
+        let begin = Instant::now();
+        tokio::time::sleep(Duration::from_secs(size.idle)).await;
+        let used = self.running.fine_processor(self.plain)?;
+        // Of a thread that ended meanwhile nothing is told.
+        let share = used.saturating_sub(before).as_secs_f64() / begin.elapsed().as_secs_f64();
+        self.figures.set("idle: processor", share * 1e2);
+        let memory = self.running.usage(self.plain)?.memory;
+        self.figures.set("idle: memory", mebibytes(memory));
 
         eprintln!("  all deleted");
         let calls = self.calls(&ground, Way::Down).await?;
@@ -396,7 +406,7 @@ impl<'b> Bench<'b> {
             self.plain
         };
         let driver = stage.driver_name();
-        self.running.calls(self.server, &driver, way).await
+        self.running.calls(self.kubelet, &driver, way).await
     }
 }
 

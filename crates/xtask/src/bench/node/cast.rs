@@ -17,7 +17,7 @@ use crate::{
         client::Server,
         usage::{self, Usage},
     },
-    kube::{KUBELET_ROOT, NODE},
+    kube::{ADDRESS, Authority, KUBELET_ROOT, NODE, folder::Folder},
     stage::{CLAIM, NODE as NODE_KIND, Program, Stage, claim},
 };
 
@@ -84,6 +84,15 @@ pub(super) async fn restore_defaults(stage: &Stage, folder: &Path) -> Result<()>
     stage.restart_component(KUBELET, &[&flag]).await
 }
 
+/// The kubelet's own server, which tells its metrics.
+pub(super) async fn kubelet(folder: &Folder) -> Result<Server> {
+    let authority = Authority::open(&folder.join("pki"))?;
+    let config = folder.join("config/kubelet-client.kubeconfig");
+    let server = format!("https://{ADDRESS}:10250");
+    authority.kubeconfig_of(&server, &config, "admin", Some("system:masters"))?;
+    Server::of(&config).await
+}
+
 /// Starts a node. The kubelet pauses while another one runs.
 pub(super) async fn start(stage: &Stage, set: Set) -> Result<Running> {
     if set == Set::Kubelet {
@@ -133,20 +142,30 @@ impl Running {
     }
 
     pub(super) fn usage(&self, stage: &Stage) -> Result<Usage> {
+        usage::of([self.process(stage)?])
+    }
+
+    /// The processor time of the threads that there are, finer than the kernel tells of processes.
+    pub(super) fn fine_processor(&self, stage: &Stage) -> Result<Duration> {
+        usage::fine(self.process(stage)?)
+    }
+
+    fn process(&self, stage: &Stage) -> Result<u32> {
         let process = match self {
             Self::Kubelet => stage.process_of(KUBELET)?,
             Self::Ours(program) => program.process(),
         };
-        usage::of([process.as_raw_nonzero().get().unsigned_abs()])
+        Ok(process.as_raw_nonzero().get().unsigned_abs())
     }
 
     /// How long the calls to a driver have taken so far.
-    pub(super) async fn calls(&self, server: &Server, driver: &str, way: Way) -> Result<Duration> {
+    pub(super) async fn calls(&self, kubelet: &Server, driver: &str, way: Way) -> Result<Duration> {
         let text = match self {
             Self::Kubelet => {
-                let path = format!("/api/v1/nodes/{NODE}/proxy/metrics");
-                let mut connection = server.connect().await?;
-                let told = connection.ask(Method::GET, &path, Bytes::new()).await?;
+                let mut connection = kubelet.connect().await?;
+                let told = connection
+                    .ask(Method::GET, "/metrics", Bytes::new())
+                    .await?;
                 String::from_utf8_lossy(&told).into_owned()
             }
             Self::Ours(_) => {
