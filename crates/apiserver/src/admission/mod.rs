@@ -166,6 +166,11 @@ pub(crate) fn validate_update(
         ("storage.k8s.io", "VolumeAttachment", Part::Main) => {
             errors.extend(storage::validate_attachment_change(before, after));
         }
+        ("storage.k8s.io", "VolumeAttachment", Part::Status)
+            if before["status"] != after["status"] =>
+        {
+            errors.extend(storage::attachment_status_errors(&after["status"]));
+        }
         (RBAC, "RoleBinding" | "ClusterRoleBinding", _) => {
             errors.extend(roles::validate_binding_change(before, after));
         }

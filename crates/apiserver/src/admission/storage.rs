@@ -46,6 +46,45 @@ pub(super) fn validate_attachment(attachment: &Value) -> Vec<FieldError> {
         (Some(_), None) => {}
         (None, Some(spec)) => errors.extend(volumes::inline_errors(spec)),
     }
+    errors.extend(attachment_status_errors(&attachment["status"]));
+    errors
+}
+
+/// What a driver's words about an attachment may take, in bytes, names and values together.
+const MOST_ATTACHED_METADATA: usize = 256 * 1024;
+
+/// The longest text of what went wrong with an attachment, in bytes.
+const LONGEST_VOLUME_ERROR: usize = 1024;
+
+pub(super) fn attachment_status_errors(status: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let words = status["attachmentMetadata"]
+        .as_object()
+        .into_iter()
+        .flatten();
+    let size = words.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len));
+    if size.sum::<usize>() > MOST_ATTACHED_METADATA {
+        errors.push(FieldError::new(
+            "status.attachmentMetadata",
+            Fault::TooLong(MOST_ATTACHED_METADATA),
+        ));
+    }
+    for field in ["attachError", "detachError"] {
+        let error = &status[field];
+        if text(error, "/message").len() > LONGEST_VOLUME_ERROR {
+            let field = format!("status.{field}.message");
+            errors.push(FieldError::new(
+                &field,
+                Fault::TooLong(LONGEST_VOLUME_ERROR),
+            ));
+        }
+        let code = &error["errorCode"];
+        if code.as_i64().is_some_and(|code| code < 0) {
+            let field = format!("status.{field}.errorCode");
+            let detail = "must be between 0 and 2147483647, inclusive";
+            errors.push(FieldError::invalid(field, code, detail));
+        }
+    }
     errors
 }
 
