@@ -379,8 +379,17 @@ impl Scheduler {
                     .say(pod, EventType::Normal, "Scheduled", message);
                 Ok(())
             }
-            // Placed already, or gone: the watch will tell which.
             Err(error) if error.is_conflict() || error.is_not_found() => {
+                let live = self.cluster.get::<Pod>(&key).await?;
+                let waits = live.is_some_and(|live| {
+                    let same = live.metadata.uid == pod.metadata.uid;
+                    same && !live.is_placed() && !live.metadata.is_deleting()
+                });
+                if waits {
+                    // Others were in the way; nothing tells when they are done.
+                    return Err(error);
+                }
+                // Placed already, or gone: the watch will tell which.
                 self.ledger().note_placed(&key);
                 Ok(())
             }
