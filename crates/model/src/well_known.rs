@@ -110,6 +110,9 @@ pub const GROUP_SNAPSHOT_BEING_CREATED: &str =
 /// Group snapshot content: as [`SNAPSHOT_BEING_DELETED`].
 pub const GROUP_SNAPSHOT_BEING_DELETED: &str =
     "groupsnapshot.storage.kubernetes.io/volumegroupsnapshot-being-deleted";
+/// Group snapshot: the volumes that are cut together, so that a content that was taken away by force can be
+/// made again.
+pub const GROUP_SNAPSHOT_VOLUMES: &str = "snapshot-controller.orlop.dev/volumes";
 /// Snapshot content: the secret that the snapshot's calls need, by name.
 pub const SNAPSHOT_SECRET_NAME: &str = "snapshot.storage.kubernetes.io/deletion-secret-name";
 /// Snapshot content: the namespace of [`SNAPSHOT_SECRET_NAME`].

@@ -160,6 +160,36 @@ fn impatience() -> Scenario {
     })
 }
 
+/// The same with a group, whose claims change before anybody looks for what was cut of them.
+fn impatience_with_a_group() -> Scenario {
+    Scenario::new("group, forced away", |user| {
+        Box::pin(async move {
+            user.class("Immediate", "Delete").await;
+            user.snapshot_classes("Delete").await;
+            user.grouped_claim("data").await;
+            user.grouped_claim("logs").await;
+            user.until_bound("data").await?;
+            user.until_bound("logs").await?;
+            user.group_snapshot("all").await;
+            user.wait(Duration::from_secs(60)).await;
+            user.delete_group("all").await;
+            user.until_no_snapshots().await?;
+            user.delete_claim("data").await;
+            user.delete_claim("logs").await;
+            user.delete_claim("more").await;
+            user.until_all_gone().await
+        })
+    })
+    .snapshots()
+    .meddling(|user| {
+        Box::pin(async move {
+            user.force_group("all").await;
+            user.grouped_claim("more").await;
+            Ok(())
+        })
+    })
+}
+
 /// The user loses patience before and at every call of who looks after snapshots, which may die of it.
 fn at_snapshots(member: Member, call: &Call) -> Vec<Fault> {
     match member {
@@ -175,6 +205,15 @@ fn a_content_that_is_forced_away_at_any_call_leaves_no_snapshot_behind() {
     let sweep = sweep(&story, SEED, at_snapshots, Extent::Whole);
     sweep.must_hold();
     assert!(sweep.runs > 30, "{} runs", sweep.runs);
+    assert_eq!(sweep.reference.end, "", "nothing is left");
+}
+
+#[test]
+fn a_groups_content_that_is_forced_away_at_any_call_leaves_nothing_behind() {
+    let story = impatience_with_a_group().tolerating(&["I04", "I05", "I14", "I28"]);
+    // One in four is struck where the cut is under way; `ORLOP_SIM=whole` strikes everywhere.
+    let sweep = sweep(&story, SEED, at_snapshots, Extent::Sample(16));
+    sweep.must_hold();
     assert_eq!(sweep.reference.end, "", "nothing is left");
 }
 

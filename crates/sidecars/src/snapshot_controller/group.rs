@@ -107,9 +107,8 @@ impl Wish for VolumeGroupSnapshot {
         make::group(bench, wish).await
     }
 
-    /// Which volumes were cut together stood on the content alone: what its selector finds now may be others.
-    async fn search(_: &Bench<Self>, _: &Self) -> Result<Option<Outcome>, ApiError> {
-        Ok(None)
+    async fn search(bench: &Bench<Self>, wish: &Self) -> Result<Option<Outcome>, ApiError> {
+        make::group_again(bench, wish).await
     }
 
     /// A group is told to be ready only when all its members are there.

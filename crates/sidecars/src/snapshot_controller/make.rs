@@ -4,9 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use orlop_model::{
-    Claim, ClaimPhase, Key, Kind, Meta, Node, Volume, VolumeGroupSnapshot,
-    VolumeGroupSnapshotContent, VolumeSnapshot, VolumeSnapshotContent,
-    group_snapshot::{GroupContentSource, GroupContentSpec},
+    Claim, ClaimPhase, Key, Kind, Meta, Node, Volume, VolumeSnapshot, VolumeSnapshotContent,
     snapshot::{ContentSource, ContentSpec, DeletionPolicy},
     volume::{CsiSource, SecretRef},
     well_known as names,
@@ -288,20 +286,12 @@ pub(super) async fn again(
     if wish.view(None).source != Source::Claims || wish.is_created() {
         return Ok(None);
     }
-    let lost = |why: &str| {
-        warn!(
-            snapshot = %wish.key(), why,
-            "its content is missing, and nobody can look for what may have been cut for it; \
-             `orlop leaks` compares what the driver has with what is known"
-        );
-        Ok(None)
-    };
     let mut content = match order(bench, wish).await? {
         Ok(order) => match order.content {
             Ok(content) => content,
-            Err(obstacle) => return lost(&obstacle.to_string()),
+            Err(obstacle) => return Ok(lost(wish, &obstacle.to_string())),
         },
-        Err(refusal) => return lost(&refusal.message),
+        Err(refusal) => return Ok(lost(wish, &refusal.message)),
     };
     if content.spec.deletion_policy != DeletionPolicy::Delete {
         return Ok(None);
@@ -310,25 +300,41 @@ pub(super) async fn again(
         let annotations = &mut content.metadata.annotations;
         annotations.insert(name.to_owned(), "yes".to_owned());
     }
+    anew(bench, wish, &content).await
+}
+
+/// Says that what may have been cut for one that goes can't be looked for.
+fn lost<W: Wish>(wish: &W, why: &str) -> Option<Outcome> {
+    warn!(
+        snapshot = %wish.key(), why,
+        "its content is missing, and nobody can look for what may have been cut for it; \
+         `orlop leaks` compares what the driver has with what is known"
+    );
+    None
+}
+
+/// Makes the content of one that goes once more, marked as under way and as to be deleted.
+async fn anew<W: Wish>(
+    bench: &Bench<W>,
+    wish: &W,
+    content: &W::Content,
+) -> Result<Option<Outcome>, ApiError> {
     let key = content.key();
-    match bench.shop.cluster.create(&content).await {
+    match bench.shop.cluster.create(content).await {
         Ok(created) => {
             info!(snapshot = %wish.key(), content = %key, "made anew, to find what was cut");
             bench.contents.absorb(created);
             Ok(Some(AGAIN))
         }
         Err(error) if error.is_already_exists() => {
-            let live = bench
-                .shop
-                .cluster
-                .get::<VolumeSnapshotContent>(&key)
-                .await?;
-            let ours = live.as_ref().is_some_and(|live| live.is_bound_to(wish));
+            let live = bench.shop.cluster.get::<W::Content>(&key).await?;
+            let half = |live: &W::Content| wish.view(Some(live)).content.is_some_and(|h| h.bound);
+            let ours = live.as_ref().is_some_and(half);
             live.into_iter().for_each(|one| bench.contents.absorb(one));
             Ok(ours.then_some(AGAIN))
         }
         // Where contents are refused a snapshot must not wait for one for ever.
-        Err(error) if error.is_refused() => lost(&error.chain()),
+        Err(error) if error.is_refused() => Ok(lost(wish, &error.chain())),
         Err(error) => Err(error),
     }
 }
@@ -346,108 +352,6 @@ async fn managing_node<W: Wish>(
         .into_iter()
         .find(|node| volume.reachable_from(&node.metadata.name, &node.metadata.labels));
     Ok(node.map(|node| node.metadata.name))
-}
-
-pub(super) async fn group(
-    bench: &Bench<VolumeGroupSnapshot>,
-    wish: &VolumeGroupSnapshot,
-) -> Result<Outcome, ApiError> {
-    let (shop, words) = (&bench.shop, &VolumeGroupSnapshot::WORDS);
-    let selector = wish.spec.source.selector.clone().unwrap_or_default();
-    let namespace = &wish.metadata.namespace;
-    let claims: Vec<Arc<Claim>> = shop
-        .claims
-        .all()
-        .into_iter()
-        .filter(|claim| claim.metadata.namespace == *namespace)
-        .filter(|claim| selector.matches(&claim.metadata.labels))
-        .collect();
-    let mut volumes: Vec<Option<Arc<Volume>>> = Vec::new();
-    for claim in &claims {
-        volumes.push(shop.volume(claim).await?);
-    }
-    let found = || {
-        if claims.is_empty() {
-            let labels = selector.match_labels.iter();
-            let labels: Vec<String> = labels.map(|(k, v)| format!("{k}={v}")).collect();
-            return Err(Obstacle::NobodySelected(labels.join(",")));
-        }
-        claims
-            .iter()
-            .zip(&volumes)
-            .map(|(claim, volume)| volume_of(claim, volume.as_deref(), words.word))
-            .collect::<Result<Vec<_>, _>>()
-    };
-    let classes = bench.classes.all();
-    let recipes: Vec<Recipe<'_>> = classes
-        .iter()
-        .map(|class| Recipe {
-            name: &class.metadata.name,
-            driver: &class.driver,
-            is_default: class.is_default(),
-            policy: class.deletion_policy,
-            parameters: &class.parameters,
-        })
-        .collect();
-    let driver = || {
-        let all = found()?;
-        let first = all.first().map(|(_, csi)| csi.driver.clone());
-        Ok(first.unwrap_or_default())
-    };
-    let recipe = match recipe(words, wish.class_name(), &recipes, driver) {
-        Ok(recipe) => recipe,
-        Err(refusal) => return bench.refuse(wish, &refusal).await,
-    };
-    if wish.class_name().is_none() {
-        let body = json!({"spec": {"volumeGroupSnapshotClassName": recipe.name}});
-        bench.write(wish, body).await?;
-        return Ok(AGAIN);
-    }
-    let content_name = VolumeGroupSnapshot::content_name(wish);
-    let wanted = found().and_then(|all| {
-        for (volume, csi) in &all {
-            same_driver(&recipe, volume, csi)?;
-        }
-        let owner = wish.key();
-        let secret = secret(
-            recipe.parameters,
-            Purpose::Group,
-            &content_name,
-            Some(&owner),
-        )?;
-        let handles: Vec<String> = all
-            .iter()
-            .map(|(_, csi)| csi.volume_handle.clone())
-            .collect();
-        Ok((handles, secret))
-    });
-    let (volume_handles, secret) = match wanted {
-        Ok(wanted) => wanted,
-        Err(obstacle) => return bench.refuse(wish, &creation_failed(words, &obstacle)).await,
-    };
-    let finalizers = VolumeGroupSnapshot::finalizers(recipe.policy);
-    let Some(wish) = bench.hold(wish, &finalizers).await? else {
-        return Ok(AGAIN);
-    };
-    let secrets = [
-        names::GROUP_SNAPSHOT_SECRET_NAME,
-        names::GROUP_SNAPSHOT_SECRET_NAMESPACE,
-    ];
-    let content = VolumeGroupSnapshotContent {
-        metadata: held::<VolumeGroupSnapshotContent>(&content_name, secret.as_ref(), secrets),
-        spec: GroupContentSpec {
-            volume_group_snapshot_ref: wish.reference(),
-            deletion_policy: recipe.policy,
-            driver: recipe.driver.to_owned(),
-            volume_group_snapshot_class_name: Some(recipe.name.to_owned()),
-            source: GroupContentSource {
-                volume_handles,
-                group_snapshot_handles: None,
-            },
-        },
-        status: None,
-    };
-    create(bench, &wish, &content).await
 }
 
 async fn create<W: Wish>(
@@ -488,6 +392,10 @@ async fn create<W: Wish>(
         }
     }
 }
+
+mod groups;
+
+pub(super) use groups::{again as group_again, group};
 
 #[cfg(test)]
 mod tests;

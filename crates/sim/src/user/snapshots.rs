@@ -147,18 +147,35 @@ impl User {
                 .collect()
         });
         for name in being_cut {
-            let key = Key::cluster(name);
-            self.delete::<VolumeSnapshotContent>(&key).await;
-            let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-            let bared = self
-                .cluster
-                .patch::<VolumeSnapshotContent>(&key, &bare)
+            self.force::<VolumeSnapshotContent>(&Key::cluster(name))
                 .await;
-            if let Err(error) = bared {
-                assert!(error.is_not_found(), "{}", error.chain());
-            }
-            self.witness.look();
         }
+    }
+
+    /// The same with a group.
+    pub async fn force_group(&self, name: &str) {
+        self.delete_group(name).await;
+        let being_cut: Vec<String> = self.witness.objects(|objects| {
+            let contents = objects.group_contents.values();
+            contents
+                .filter(|content| content.handle().is_none())
+                .map(|content| content.metadata.name.clone())
+                .collect()
+        });
+        for name in being_cut {
+            self.force::<VolumeGroupSnapshotContent>(&Key::cluster(name))
+                .await;
+        }
+    }
+
+    /// Deletes an object and what holds it.
+    async fn force<K: Kind>(&self, key: &Key) {
+        self.delete::<K>(key).await;
+        let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        if let Err(error) = self.cluster.patch::<K>(key, &bare).await {
+            assert!(error.is_not_found(), "{}", error.chain());
+        }
+        self.witness.look();
     }
 
     /// Deletes the contents of groups, leaving the groups.
