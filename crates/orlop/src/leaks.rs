@@ -134,7 +134,7 @@ async fn volumes(driver: &Driver, info: &DriverInfo) -> Result<Option<Told>> {
     if !info.can(Can::ListVolumes) {
         return Ok(None);
     }
-    let all = listing::volumes(driver).await.context("volumes")?;
+    let all = listing::volumes(driver, 0).await.context("volumes")?;
     let volumes = all.into_iter().filter_map(|entry| entry.volume);
     let by_id = volumes.map(|volume| (volume.volume_id.clone(), volume));
     Ok(Some(by_id.collect()))

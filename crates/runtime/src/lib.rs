@@ -10,6 +10,7 @@
 //! Nothing here polls: workers wake on a watch event or on a timer that they set.
 
 mod backoff;
+mod bucket;
 mod cache;
 mod clock;
 mod cluster;
@@ -30,6 +31,7 @@ mod token;
 mod watch;
 
 pub use backoff::Backoff;
+pub use bucket::{Bucket, Cap};
 pub use cache::{Cache, Change, Index};
 pub use clock::Clock;
 pub use cluster::{Cluster, Preconditions};

@@ -14,6 +14,7 @@ use std::time::Duration;
 use orlop_csi::{Driver, DriverInfo, client::ControllerCapability};
 use orlop_model::{CsiNode, Volume, VolumeAttachment, well_known::attacher_finalizer};
 use orlop_runtime::{Backoff, Change, Joint, Process, Queue, work};
+use tokio::sync::Semaphore;
 use tracing::info;
 
 use crate::{
@@ -36,8 +37,11 @@ use lanes::{Lane, Lanes};
 pub struct Config {
     /// The file system of volumes that name none.
     pub default_fs_type: String,
-    /// Attachments, and as many detachments, that are worked on at once.
+    /// Attachments, and as many detachments, that are worked on at once: how many requests that is, the
+    /// API server's answers decide.
     pub workers: usize,
+    /// For how many of each the driver is called at once.
+    pub calls: usize,
     /// Waits between tries.
     pub retry: Backoff,
     /// How often the driver's list of volumes is compared with what is attached; zero for
@@ -53,7 +57,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             default_fs_type: String::new(),
-            workers: 10,
+            workers: 100,
+            calls: 10,
             retry: Backoff {
                 first: Duration::from_secs(1),
                 most: Duration::from_secs(300),
@@ -112,7 +117,11 @@ async fn run(process: &Process, driver: Driver, info: &DriverInfo, config: Confi
         config.metrics.clone(),
     );
     let retry = config.retry;
+    let calls = [config.calls; 2].map(|most| Semaphore::new(most.max(1)));
+    let [attaching, detaching] = calls;
     let attachments = attachments::Attachments {
+        attaching,
+        detaching,
         cluster: process.cluster.clone(),
         clock: process.clock,
         driver: driver.clone(),

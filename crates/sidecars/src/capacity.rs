@@ -25,7 +25,9 @@ use orlop_csi::{
 use orlop_model::{
     Claim, CsiNode, CsiStorageCapacity, Kind, Node, OwnerReference, StorageClass, Volume,
 };
-use orlop_runtime::{ApiError, Backoff, Cache, Change, Cluster, Patch, Preconditions, Process};
+use orlop_runtime::{
+    ApiError, Backoff, Bucket, Cache, Cap, Change, Cluster, Patch, Preconditions, Process,
+};
 use serde_json::json;
 use tokio::{sync::Notify, time::Instant};
 use tracing::{debug, info, warn};
@@ -61,6 +63,8 @@ pub struct Config {
     pub owner: Option<Above>,
     /// Calls that are made at once.
     pub workers: usize,
+    /// The most that is asked of the API server.
+    pub cap: Option<Cap>,
     /// Waits between tries.
     pub retry: Backoff,
     /// Where objects are counted.
@@ -76,6 +80,7 @@ impl Default for Config {
             poll: Duration::from_secs(60),
             owner: None,
             workers: 1,
+            cap: None,
             retry: Backoff {
                 first: Duration::from_secs(1),
                 most: Duration::from_secs(300),
@@ -150,6 +155,7 @@ async fn run(process: &Process, driver: Driver, info: &Arc<DriverInfo>, config: 
             (None, false) => Places::Here(Segment::new()),
             (None, true) => Places::Nodes(process.cache(), process.cache()),
         },
+        bucket: config.cap.map(Bucket::new),
         config,
     };
     process.cache::<Claim>().synced().await;
@@ -239,6 +245,7 @@ struct Teller {
     owner: Option<OwnerReference>,
     classes: Cache<StorageClass>,
     places: Places,
+    bucket: Option<Bucket>,
     config: Config,
 }
 
@@ -248,6 +255,13 @@ impl Teller {
         if let Places::Nodes(nodes, csi_nodes) = &self.places {
             nodes.synced().await;
             csi_nodes.synced().await;
+        }
+    }
+
+    /// Waits until the API server may be asked.
+    async fn turn(&self) {
+        if let Some(bucket) = &self.bucket {
+            bucket.turn().await;
         }
     }
 
@@ -289,6 +303,7 @@ impl Teller {
     /// are `stale`, and about spots that nothing is told of.
     async fn pass(&self, stale: impl Fn(&str) -> bool) -> Result<(), ApiError> {
         let namespace = self.config.namespace.as_str();
+        self.turn().await;
         let told = self
             .cluster
             .list::<CsiStorageCapacity>(Some(namespace))
@@ -298,6 +313,7 @@ impl Teller {
         metrics.shows(board.wanted(), board.told(), board.obsolete().len());
         for object in board.obsolete() {
             let (key, only_if) = (object.key(), Preconditions::unchanged(object));
+            self.turn().await;
             match self
                 .cluster
                 .delete::<CsiStorageCapacity>(&key, &only_if)
@@ -316,12 +332,16 @@ impl Teller {
         let mut writes = stream::iter(stale)
             .map(|(spot, told)| async move { self.refresh(&spot, told.as_ref()).await })
             .buffer_unordered(self.config.workers.max(1));
-        let mut current = board.told();
+        let (mut current, mut failed) = (board.told(), Ok(()));
         while let Some(written) = writes.next().await {
-            current += usize::from(written?);
+            match written {
+                Ok(new) => current += usize::from(new),
+                // One that is refused must not keep the others from being told.
+                Err(error) => failed = Err(error),
+            }
         }
         metrics.shows(board.wanted(), current, 0);
-        Ok(())
+        failed
     }
 
     fn wanted(&self) -> BTreeSet<Spot> {
@@ -367,10 +387,16 @@ impl Teller {
             ..GetCapacityRequest::default()
         };
         let room = match self.driver.get_capacity(request).await {
-            Ok(reply) => Room {
-                free: reply.available_capacity,
-                largest: reply.maximum_volume_size,
-            },
+            Ok(reply) => {
+                if reply.available_capacity < 0 {
+                    let bytes = reply.available_capacity;
+                    warn!(
+                        class = spot.class,
+                        bytes, "the driver says that it has less than no room"
+                    );
+                }
+                Room::told(reply.available_capacity, reply.maximum_volume_size)
+            }
             Err(error) => {
                 // What was told stands; the next poll asks again.
                 warn!(%error, class = spot.class, "the driver does not tell its capacity");
@@ -382,6 +408,7 @@ impl Teller {
                 let object =
                     self.manager
                         .object(&self.config.namespace, self.owner.as_ref(), spot, &room);
+                self.turn().await;
                 self.cluster.create(&object).await?;
                 Ok(true)
             }
@@ -394,6 +421,7 @@ impl Teller {
                 });
                 let patch = Patch::merge_on(told, body);
                 let key = told.key();
+                self.turn().await;
                 match self.cluster.patch::<CsiStorageCapacity>(&key, &patch).await {
                     // Somebody changed or removed it: the next pass sees what is there.
                     Err(error) if !(error.is_conflict() || error.is_not_found()) => Err(error),

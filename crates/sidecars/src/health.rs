@@ -18,7 +18,7 @@ use orlop_runtime::{Backoff, Cache, Process, Recorder};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use crate::{listing, provisioner::introduce};
+use crate::{listing, provisioner::introduce, words::words};
 
 mod decide;
 mod nodes;
@@ -196,7 +196,7 @@ impl Round {
     }
 
     async fn listed(&self) -> BTreeMap<String, VolumeCondition> {
-        let entries = match listing::volumes(&self.driver).await {
+        let entries = match listing::volumes(&self.driver, 0).await {
             Ok(entries) => entries,
             Err(error) => {
                 warn!(error = %words(&error), "volumes are not listed; will ask again");
@@ -236,9 +236,4 @@ async fn condition(
             None
         }
     }
-}
-
-fn words(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -24,5 +24,6 @@ mod served;
 pub mod snapshot_controller;
 mod snapshot_parameters;
 pub mod snapshotter;
+mod words;
 
 pub use patience::RetryMetrics;

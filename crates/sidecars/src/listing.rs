@@ -36,17 +36,17 @@ impl Tokens {
     }
 }
 
-/// All of a driver's volumes, with their state.
+/// All of a driver's volumes, with their state, so many at a time; 0 leaves that to the driver.
 ///
 /// # Errors
 /// A page is refused, or there is no last one.
-pub async fn volumes(driver: &Driver) -> Result<Vec<Entry>, ListError> {
+pub async fn volumes(driver: &Driver, max_entries: i32) -> Result<Vec<Entry>, ListError> {
     let (mut all, mut tokens) = (Vec::new(), Tokens::default());
     let mut token = Some(String::new());
     while let Some(starting_token) = token {
         let page = driver
             .list_volumes(ListVolumesRequest {
-                max_entries: 0,
+                max_entries,
                 starting_token,
             })
             .await?;

@@ -27,6 +27,8 @@ use tokio::{sync::watch, time::sleep};
 use tonic::{Request, Response, Status, async_trait};
 use tracing::{info, warn};
 
+use crate::words::words;
+
 /// The version of plugin registration's own protocol, as CSI's place in it has it.
 const SUPPORTED: &str = "1.0.0";
 
@@ -154,7 +156,7 @@ pub async fn serve_as(config: Config, name: Name, shutdown: impl Future<Output =
                 drop(stop);
                 // The attempt now ends by itself and takes its socket along.
                 if let Err(error) = attempt.await {
-                    warn!(error = chain(&error), "the registration socket did not end well");
+                    warn!(error = words(&error), "the registration socket did not end well");
                 }
                 return;
             }
@@ -163,7 +165,7 @@ pub async fn serve_as(config: Config, name: Name, shutdown: impl Future<Output =
         let wait = RETRY.after(failures);
         match ended {
             Ok(()) => info!("registering the driver again"),
-            Err(error) => warn!(error = chain(&error), ?wait, "the driver is not registered"),
+            Err(error) => warn!(error = words(&error), ?wait, "the driver is not registered"),
         }
         tokio::select! {
             () = sleep(wait) => {}
@@ -179,6 +181,11 @@ enum RegisterError {
     Endpoint(#[from] orlop_csi::client::EndpointError),
     #[error("the driver does not say who it is")]
     Driver(#[source] orlop_csi::CallError),
+    // Nor is it part of a path.
+    #[error(
+        "the driver calls itself {0:?}, which no object can refer to it by; this is an error of the driver"
+    )]
+    Name(String, #[source] orlop_csi::limits::LimitError),
     #[error("registration could not be served")]
     Serve(#[source] ServeError),
 }
@@ -201,6 +208,8 @@ async fn register(
         info = asked => info?,
         () = &mut stop => return Ok(()),
     };
+    orlop_csi::limits::plugin_name(&info.name)
+        .map_err(|error| RegisterError::Name(info.name.clone(), error))?;
     let (says, heard) = watch::channel(Registered::Waiting);
     let answers = Answers {
         driver: info.name.clone().into(),
@@ -264,9 +273,4 @@ impl Registration for Answers {
         }
         Ok(Response::new(RegistrationStatusResponse {}))
     }
-}
-
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(error.source(), |e| e.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -252,13 +252,6 @@ async fn look_again<K: Kind>(
 }
 
 /// The error and its causes in one line, without what a cause repeats.
-pub(crate) fn words(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(cause) => format!("{error}: {}", words(cause)),
-        None => error.to_string(),
-    }
-}
-
 fn unread(key: &Key, error: &orlop_runtime::ApiError) -> Outcome {
     warn!(claim = %key, error = error.chain(), "will try again");
     Outcome::Retry

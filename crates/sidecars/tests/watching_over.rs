@@ -339,7 +339,7 @@ async fn claims_of_pods_on_a_failed_node_are_told_so() {
 #[tokio::test(start_paused = true)]
 async fn a_list_in_pages_is_read_to_its_end() {
     let world = World::new(true).await;
-    let listed = listing::volumes(&world.fake.driver())
+    let listed = listing::volumes(&world.fake.driver(), 0)
         .await
         .expect("a list");
     assert_eq!(listed.len(), 2);

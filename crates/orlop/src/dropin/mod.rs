@@ -19,7 +19,7 @@ use anyhow::Result;
 
 use flags::{Dialect, Flag, Given, Stop, parse, usage};
 pub(crate) use lead::Standing;
-use programs::{CONTROLLERS, Program, Role, Together};
+use programs::{CONTROLLERS, ON_NODES, Program, Role, Together};
 use settings::View;
 pub(crate) use voice::as_loud_as;
 

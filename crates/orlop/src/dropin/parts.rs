@@ -48,14 +48,21 @@ impl Part {
                 };
                 Config::Provisioner(Box::new(config), room)
             }
-            Role::Attacher => Config::Attacher(attacher::Config {
-                default_fs_type: view.text("default-fstype"),
-                workers: view.workers("worker-threads")?,
-                retry: view.retry(),
-                reconcile: view.duration("reconcile-sync"),
-                max_entries: i32::try_from(view.int("max-entries")).unwrap_or(0),
-                metrics: retries.clone(),
-            }),
+            Role::Attacher => {
+                let (calls, ours) = (view.workers("worker-threads")?, attacher::Config::default());
+                Config::Attacher(attacher::Config {
+                    default_fs_type: view.text("default-fstype"),
+                    workers: match view.is_set("worker-threads") {
+                        true => calls,
+                        false => ours.workers,
+                    },
+                    calls,
+                    retry: view.retry(),
+                    reconcile: view.duration("reconcile-sync"),
+                    max_entries: i32::try_from(view.int("max-entries")).unwrap_or(0),
+                    metrics: retries.clone(),
+                })
+            }
             Role::Resizer => Config::Resizer(resizer::Config {
                 extra_modify_metadata: view.bool("extra-modify-metadata"),
                 // The original has no such flag; beside controllers that have it, it holds for all.
@@ -257,6 +264,7 @@ fn capacity(
         poll: view.duration("capacity-poll-interval"),
         owner,
         workers: view.workers("capacity-threads")?,
+        cap: view.cap("kube-api-capacity-qps", "kube-api-capacity-burst"),
         retry: view.retry(),
         metrics: capacity::Metrics::register(&mut metrics.registry()),
     })

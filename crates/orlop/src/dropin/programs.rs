@@ -25,7 +25,7 @@ use resizer::RESIZER;
 use snapshot_controller::SNAPSHOT_CONTROLLER;
 use snapshotter::SNAPSHOTTER;
 
-pub(super) use together::{CONTROLLERS, Together};
+pub(super) use together::{CONTROLLERS, ON_NODES, Together};
 
 /// What a program does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

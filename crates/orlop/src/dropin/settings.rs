@@ -2,9 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use orlop_runtime::Backoff;
-
-use crate::api::Cap;
+use orlop_runtime::{Backoff, Cap};
 
 use super::{
     flags::{Flag, Given, Support, Value},
@@ -91,6 +89,17 @@ impl View<'_> {
             first: self.duration("retry-interval-start"),
             most: self.duration("retry-interval-max"),
         }
+    }
+
+    /// The most that may be asked of the API server, if a flag says so.
+    pub(super) fn cap(&self, qps: &str, burst: &str) -> Option<Cap> {
+        let capped = self.is_set(qps) || self.is_set(burst);
+        let cap = Cap {
+            per_second: self.float(qps),
+            burst: u32::try_from(self.int(burst)).unwrap_or(1).max(1),
+        };
+        // Not more than none is client-go's word for no limit.
+        Some(cap).filter(|cap| capped && cap.per_second > 0.0)
     }
 
     /// Whether a feature is on.
@@ -184,19 +193,11 @@ impl Common {
     /// Reads it.
     pub(super) fn read(view: &View<'_>) -> Result<Self, String> {
         let some = |name: &str| Some(view.text(name)).filter(|text| !text.is_empty());
-        let capped = view.is_set("kube-api-qps") || view.is_set("kube-api-burst");
-        // Not more than none is client-go's word for no limit.
-        let cap = Cap {
-            per_second: view.float("kube-api-qps"),
-            burst: u32::try_from(view.int("kube-api-burst"))
-                .unwrap_or(1)
-                .max(1),
-        };
         Ok(Self {
             kubeconfig: some("kubeconfig").map(PathBuf::from),
             master: some("master"),
             csi_address: crate::driver::address(&view.text("csi-address")),
-            cap: Some(cap).filter(|cap| capped && cap.per_second > 0.0),
+            cap: view.cap("kube-api-qps", "kube-api-burst"),
             served: served(view)?,
             running: if view.bool("leader-election") {
                 Some(running(view)?)

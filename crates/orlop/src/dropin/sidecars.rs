@@ -15,10 +15,11 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use super::{
-    CONTROLLERS, Given, Role, View,
+    CONTROLLERS, Given, ON_NODES, Role, View,
     lead::{Standing, election, lead},
     parts::{Part, lease},
     programs,
+    registrar::{self, Care},
     settings::{Common, Running},
     voice,
 };
@@ -97,14 +98,19 @@ pub(super) fn together(given: &Given, log: &str) -> Result<()> {
         program: programs::of(role),
         prefix: Some(prefix),
     };
-    let first = view(Role::Provisioner, "provisioner");
-    voice::tune(&first, Some(log))?;
-    let common = Common::read(&first).map_err(|why| anyhow!(why))?;
     let list = match given.get("controllers") {
         Some(list) => list.to_string(),
         None => "*".to_owned(),
     };
     let list: Vec<String> = list.split(',').map(str::to_owned).collect();
+    if let Some(care) = on_a_node(&list)? {
+        let view = view(Role::Registrar, ON_NODES[0]);
+        voice::tune(&view, Some(log))?;
+        return registrar::main(&view, care);
+    }
+    let first = view(Role::Provisioner, "provisioner");
+    voice::tune(&first, Some(log))?;
+    let common = Common::read(&first).map_err(|why| anyhow!(why))?;
     let named = |name: &str| list.iter().any(|word| word == name);
     let by_name: Vec<bool> = CONTROLLERS.iter().map(|(name, _)| named(name)).collect();
     // A cluster has one of these, not one beside each driver.
@@ -137,6 +143,22 @@ pub(super) fn together(given: &Given, log: &str) -> Result<()> {
         lease: Box::new(|driver| format!("orlop-controller-{}", sanitise(driver))),
         identity: |_| identity::this_process(),
     })
+}
+
+/// What the registrar cares for, if it is what is to run.
+fn on_a_node(list: &[String]) -> Result<Option<Care>> {
+    let [registrar, liveness] = ON_NODES;
+    let named = |name: &str| list.iter().any(|word| word == name);
+    match (named(registrar), named(liveness), list.len()) {
+        (false, false, _) => Ok(None),
+        (true, false, 1) => Ok(Some(Care::Registration)),
+        (true, true, 2) => Ok(Some(Care::RegistrationAndDriver)),
+        _ => Err(anyhow!(
+            "--controllers={}: {registrar} runs on every node, alone or with {liveness}; controllers run \
+             elsewhere, in a process of their own",
+            list.join(",")
+        )),
+    }
 }
 
 /// What is to be said of the gates that were given, once.
@@ -250,7 +272,16 @@ pub(super) async fn meet(driver: &Driver, address: &str) -> Result<Arc<DriverInf
     // A driver without Probe is taken to be ready.
     let _ = driver.probe_until_ready().await;
     let info = driver.info().await;
-    info.with_context(|| format!("the CSI driver at {address} does not say who it is"))
+    let info =
+        info.with_context(|| format!("the CSI driver at {address} does not say who it is"))?;
+    orlop_csi::limits::plugin_name(&info.name).with_context(|| {
+        format!(
+            "the CSI driver at {address} calls itself {:?}, which no object can refer to it by; this is an \
+             error of the driver",
+            info.name
+        )
+    })?;
+    Ok(info)
 }
 
 /// Serves what is asked for.
@@ -291,4 +322,31 @@ fn tell_panics(process: &Process, info: &DriverInfo) {
         ..ObjectRef::default()
     };
     process.tell_panics("orlop-controller", about);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_registrar_runs_alone_or_with_the_livenessprobe_and_never_beside_controllers() {
+        let of = |list: &str| {
+            let list: Vec<String> = list.split(',').map(str::to_owned).collect();
+            on_a_node(&list).map_err(|error| error.to_string())
+        };
+        assert_eq!(of("*"), Ok(None));
+        assert_eq!(of("attacher,provisioner"), Ok(None));
+        let alone = of("node-driver-registrar");
+        assert_eq!(alone, Ok(Some(Care::Registration)));
+        let both = of("node-driver-registrar,livenessprobe");
+        assert_eq!(both, Ok(Some(Care::RegistrationAndDriver)));
+        for wrong in [
+            "node-driver-registrar,attacher",
+            "livenessprobe",
+            "*,livenessprobe",
+        ] {
+            let said = of(wrong).expect_err(wrong);
+            assert!(said.contains("runs on every node"), "{said}");
+        }
+    }
 }

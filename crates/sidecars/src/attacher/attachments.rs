@@ -16,6 +16,7 @@ use orlop_runtime::{
     ApiError, Cache, Clock, Cluster, Outcome, Patch, spoken, with_finalizer, without_finalizer,
 };
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
 use super::{
@@ -28,10 +29,14 @@ use crate::{
     credentials::{self, CredentialsError},
     insist::insist,
     patience::{Patience, Setback},
+    words::words,
 };
 
 /// An error that is told already is told again after so long.
 const FRESH: SignedDuration = SignedDuration::from_mins(5);
+
+/// No error's text is longer, in bytes: the API server takes no more.
+const LONGEST: usize = 1024;
 
 /// Look again at once: what was decided on had changed.
 const AGAIN: Outcome = Outcome::After(std::time::Duration::ZERO);
@@ -49,6 +54,9 @@ pub(super) struct Attachments {
     pub(super) csi_nodes: Cache<CsiNode>,
     pub(super) astray: Astray,
     pub(super) patience: Patience,
+    /// Room for calls to the driver, for each way.
+    pub(super) attaching: Semaphore,
+    pub(super) detaching: Semaphore,
     pub(super) config: Config,
 }
 
@@ -63,20 +71,24 @@ enum Failure {
     Access(#[from] AccessError),
     #[error("{0}")]
     Hindered(Hindrance),
+    #[error("what the driver answered to ControllerPublishVolume can not be written down")]
+    Unwritable(#[source] ApiError),
 }
 
 impl Failure {
     fn code(&self) -> Option<i32> {
         match self {
             Self::Driver(error) => Some(error.code as i32),
-            Self::Credentials(_) | Self::Access(_) | Self::Hindered(_) => None,
+            Self::Credentials(_) | Self::Access(_) | Self::Hindered(_) | Self::Unwritable(_) => {
+                None
+            }
         }
     }
 
     fn setback(&self) -> Setback {
         match self {
             Self::Driver(error) => Setback::of_call(error),
-            Self::Access(_) => Setback::Infeasible,
+            Self::Access(_) | Self::Unwritable(_) => Setback::Infeasible,
             Self::Credentials(_) | Self::Hindered(_) => Setback::Waiting,
         }
     }
@@ -260,6 +272,8 @@ impl Attachments {
             secrets: secrets.into_request(),
             volume_context: csi.volume_attributes.clone(),
         };
+        // It is never closed.
+        let _room = self.attaching.acquire().await;
         let reply = self.driver.controller_publish_volume(request).await?;
         Ok(reply.publish_context)
     }
@@ -284,9 +298,18 @@ impl Attachments {
             "attachmentMetadata": words,
             "attachError": null,
         });
-        self.write_status(attachment, status).await?;
-        self.astray.found(&attachment.metadata.name);
-        Ok(Outcome::Done)
+        match self.write_status(attachment, status).await {
+            Ok(()) => {
+                self.astray.found(&attachment.metadata.name);
+                Ok(Outcome::Done)
+            }
+            // Attached, and detached again when the attachment goes; but no node can use it.
+            Err(error) if error.is_refused() => {
+                let failure = Failure::Unwritable(error);
+                self.say_failed(attachment, &failure).await
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn detach(
@@ -325,6 +348,7 @@ impl Attachments {
             node_id: way.node_id.to_owned(),
             secrets: secrets.into_request(),
         };
+        let _room = self.detaching.acquire().await;
         self.driver.controller_unpublish_volume(request).await?;
         Ok(())
     }
@@ -355,11 +379,7 @@ impl Attachments {
     ) -> Result<Outcome, ApiError> {
         let name = &attachment.metadata.name;
         let wait = self.patience.after(name, failure.setback());
-        let reason = match (failure, std::error::Error::source(failure)) {
-            (_, Some(cause)) => format!("{failure}: {cause}"),
-            (_, None) => failure.to_string(),
-        };
-        let message = format!("{reason}; next try in {}", spoken(wait));
+        let message = told(&words(failure), &format!("; next try in {}", spoken(wait)));
         warn!(attachment = name, reason = message, "it failed");
         let now = self.clock.now_seconds();
         let status = &attachment.status;
@@ -408,4 +428,10 @@ impl Attachments {
             Err(error) => Err(error),
         }
     }
+}
+
+/// What is wrong and when it is tried again, in no more bytes than an attachment has for it.
+fn told(reason: &str, next: &str) -> String {
+    let end = reason.floor_char_boundary(LONGEST.saturating_sub(next.len()));
+    format!("{}{next}", &reason[..end])
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use orlop_csi::{CallError, Driver, proto::ListVolumesRequest};
+use orlop_csi::Driver;
 use orlop_model::{
     Volume, VolumeAttachment, migration, volume::CsiSource, well_known::ATTACHMENT_NODE_ID,
 };
@@ -19,6 +19,10 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::lanes::Lanes;
+use crate::{
+    listing::{self, ListError},
+    words::words,
+};
 
 /// Nodes by the volume that is attached to them, in the driver's words.
 type Listed = BTreeMap<String, BTreeSet<String>>;
@@ -67,7 +71,10 @@ impl Reconciler {
             }
             match self.list().await {
                 Ok(listed) => self.compare(&attached, &listed, wake),
-                Err(error) => warn!(%error, "what is attached can't be compared"),
+                Err(error) => {
+                    let error = words(&error);
+                    warn!(error, "what is attached can't be compared");
+                }
             }
         }
     }
@@ -100,25 +107,14 @@ impl Reconciler {
         }
     }
 
-    async fn list(&self) -> Result<Listed, CallError> {
+    async fn list(&self) -> Result<Listed, ListError> {
         let mut listed = Listed::new();
-        let mut request = ListVolumesRequest {
-            max_entries: self.max_entries,
-            starting_token: String::new(),
-        };
-        loop {
-            let page = self.driver.list_volumes(request.clone()).await?;
-            for entry in page.entries {
-                let id = entry.volume.unwrap_or_default().volume_id;
-                let nodes = entry.status.unwrap_or_default().published_node_ids;
-                listed.entry(id).or_default().extend(nodes);
-            }
-            // A driver that gives the same token again would be asked for ever.
-            if page.next_token.is_empty() || page.next_token == request.starting_token {
-                return Ok(listed);
-            }
-            request.starting_token = page.next_token;
+        for entry in listing::volumes(&self.driver, self.max_entries).await? {
+            let id = entry.volume.unwrap_or_default().volume_id;
+            let nodes = entry.status.unwrap_or_default().published_node_ids;
+            listed.entry(id).or_default().extend(nodes);
         }
+        Ok(listed)
     }
 }
 

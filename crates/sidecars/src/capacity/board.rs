@@ -39,6 +39,15 @@ pub(super) struct Room {
 }
 
 impl Room {
+    /// As a driver tells it. Less than none is none, and a largest volume of less than none says
+    /// nothing: the API server takes neither.
+    pub(super) fn told(free: i64, largest: Option<i64>) -> Self {
+        Self {
+            free: free.max(0),
+            largest: largest.filter(|largest| *largest >= 0),
+        }
+    }
+
     pub(super) fn of(object: &CsiStorageCapacity) -> Self {
         Self {
             free: object.capacity.as_ref().map_or(0, Quantity::value),

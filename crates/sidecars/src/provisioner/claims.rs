@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 use orlop_csi::{CallError, Driver, proto::DeleteVolumeRequest};
 use orlop_model::{
     Claim, Key, Kind, StorageClass, Volume,
-    well_known::{PROVISIONING, SELECTED_NODE},
+    well_known::{EXTERNAL_PROVISIONER, PROVISIONING, SELECTED_NODE},
 };
 use orlop_runtime::{ApiError, Cache, Cluster, EventType, Message, Outcome, Patch, Recorder};
 use serde_json::json;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
 
 use super::{
@@ -29,11 +29,26 @@ use crate::{
     credentials,
     insist::insist,
     patience::{Patience, Setback},
+    words::words,
 };
 
 /// That a volume is being made, and then that it was, is told only if it takes longer than this or
 /// failed before: an event is a request like any other.
 const QUICK: Duration = Duration::from_millis(500);
+
+/// How often a record is tried while another of its name is going, and how long it is waited for each time.
+const TRIES: u32 = 8;
+const SOON: Duration = Duration::from_millis(100);
+
+/// What becomes of a volume whose name has a record already.
+enum Record {
+    /// It, or another in its place, is on record.
+    Stands,
+    /// The record is that of a volume which is deleted, and goes.
+    Goes,
+    /// It is one too many, and could not be deleted yet.
+    Unfinished(Outcome),
+}
 
 /// What the provisioner of claims works with.
 pub(super) struct Claims {
@@ -241,17 +256,31 @@ impl Claims {
             return self.unusable(made, &error).await;
         }
         let volume = made.volume();
-        match self.cluster.create(&volume).await {
-            Ok(created) => self.volumes.absorb(created),
-            Err(error) if error.is_already_exists() => {
-                if let Some(outcome) = self.reconcile_record(made, &volume).await? {
-                    return Ok(outcome);
+        let mut tries = 0;
+        loop {
+            match self.cluster.create(&volume).await {
+                Ok(created) => {
+                    self.volumes.absorb(created);
+                    break;
                 }
-            }
-            Err(error) => {
-                let reason = format!("could not save it: {}", error.chain());
-                let setback = Setback::of_api(&error);
-                return Ok(self.try_later(claim, class, setback, &reason));
+                Err(error) if error.is_already_exists() => {
+                    match self.reconcile_record(made, &volume).await? {
+                        Record::Stands => break,
+                        Record::Unfinished(outcome) => return Ok(outcome),
+                        // Its own volume is deleted, and the one that was made since has no other record:
+                        // a claim that is gone brings no further turn.
+                        Record::Goes if tries < TRIES => {
+                            tries += 1;
+                            sleep(self.config.retry.after(tries).min(SOON)).await;
+                        }
+                        Record::Goes => return Ok(AGAIN),
+                    }
+                }
+                Err(error) => {
+                    let reason = format!("could not save it: {}", error.chain());
+                    let setback = Setback::of_api(&error);
+                    return Ok(self.try_later(claim, class, setback, &reason));
+                }
             }
         }
         self.prepare.plans.forget(claim);
@@ -270,21 +299,22 @@ impl Claims {
 
     /// A volume object of that name is there. If it tells of another volume, the one that
     /// was just made has no owner.
-    async fn reconcile_record(
-        &self,
-        made: &Made<'_>,
-        volume: &Volume,
-    ) -> Result<Option<Outcome>, ApiError> {
+    async fn reconcile_record(&self, made: &Made<'_>, volume: &Volume) -> Result<Record, ApiError> {
         let Some(live) = self.cluster.get::<Volume>(&volume.key()).await? else {
-            return Ok(Some(AGAIN));
+            return Ok(Record::Goes);
         };
         let handle = |v: &Volume| v.spec.csi.as_ref().map(|c| c.volume_handle.clone());
         let same = handle(&live) == handle(volume);
+        let deleted =
+            live.metadata.is_deleting() && !live.metadata.has_finalizer(EXTERNAL_PROVISIONER);
         self.volumes.absorb(live);
-        if !same && let Err(error) = self.delete(made.plan, &made.answer.volume_id).await {
-            return Ok(Some(self.clean_up_later(made.claim, &error)));
+        if deleted {
+            return Ok(Record::Goes);
         }
-        Ok(None)
+        if !same && let Err(error) = self.delete(made.plan, &made.answer.volume_id).await {
+            return Ok(Record::Unfinished(self.clean_up_later(made.claim, &error)));
+        }
+        Ok(Record::Stands)
     }
 
     /// The driver made something that can't be used.
@@ -337,7 +367,7 @@ impl Claims {
         intent: Intent,
         error: Unready,
     ) -> Result<Outcome, ApiError> {
-        let reason = chain(&error);
+        let reason = words(&error);
         if let Unready::Topology(TopologyError::NoNode(_)) = error
             && intent == Intent::ToRecord
         {
@@ -367,6 +397,10 @@ impl Claims {
         match self.driver.create_volume(request).await {
             Ok(reply) => {
                 let id = reply.volume.unwrap_or_default().volume_id;
+                if id.is_empty() {
+                    // Who knows what a driver deletes that is asked to delete nothing.
+                    return Ok(self.clean_up_later(&live, &AnswerError::NoId.into()));
+                }
                 if let Err(error) = self.delete(&plan, &id).await {
                     return Ok(self.clean_up_later(&live, &error));
                 }
@@ -421,7 +455,7 @@ impl Claims {
         match self.prepare.has_room(claim, class).await {
             Ok(true) => {}
             Ok(false) => return Ok(Outcome::After(self.bids.again(name, claim, *waits))),
-            Err(error) => return Ok(self.try_later(claim, class, error.setback(), &chain(&error))),
+            Err(error) => return Ok(self.try_later(claim, class, error.setback(), &words(&error))),
         }
         let body = json!({"metadata": {"annotations": {SELECTED_NODE: name}}});
         let patch = Patch::merge_on(claim, body);
@@ -472,7 +506,7 @@ impl Claims {
             _ => Setback::Uncertain,
         };
         let wait = self.wait(claim, setback);
-        self.cleanup_event(claim, &chain(error), wait);
+        self.cleanup_event(claim, &words(error), wait);
         Outcome::After(wait)
     }
 
@@ -511,12 +545,6 @@ fn source_of(claim: &Claim) -> &'static str {
         Ok(Wish::From(origin)) => origin.kind().1,
         _ => "",
     }
-}
-
-/// An error and its causes, for an event.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(error.source(), |e| e.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 #[cfg(test)]

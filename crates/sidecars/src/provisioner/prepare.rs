@@ -21,6 +21,7 @@ use super::{
     source::{Content, SourceError},
     sources::{self, Found, Sources},
     topology::{Segment, TopologyError},
+    volume::AnswerError,
 };
 use crate::{
     credentials::{self, CredentialsError},
@@ -86,6 +87,8 @@ pub(super) enum Unready {
     Credentials(#[from] CredentialsError),
     #[error(transparent)]
     Source(#[from] SourceError),
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
     #[error("VolumeAttributesClass {0} does not exist; create it or choose another")]
     NoAttributesClass(String),
     #[error("what the volume is made from could not be read")]
@@ -108,6 +111,7 @@ impl Unready {
             Self::Driver(error) => Setback::of_call(error),
             Self::Refused(_) => Setback::Infeasible,
             Self::Api(error) => Setback::of_api(error),
+            Self::Answer(_) => Setback::Uncertain,
             Self::Topology(_)
             | Self::Credentials(_)
             | Self::Source(_)

@@ -28,9 +28,14 @@ pub(super) struct Made<'a> {
 /// Why a driver's answer can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum AnswerError {
-    #[error("the driver answered CreateVolume without a volume id")]
+    #[error(
+        "the driver answered CreateVolume without a volume id, so that what it made can't be named; \
+         this is an error of the driver"
+    )]
     NoId,
-    #[error("the driver made a volume of {got} bytes where {asked} were asked for")]
+    #[error(
+        "the driver made a volume of {got} bytes where {asked} were asked for; this is an error of the driver"
+    )]
     TooSmall { got: i64, asked: i64 },
     #[error("volume content source missing: the driver does not say that it filled the volume")]
     NotFilled,

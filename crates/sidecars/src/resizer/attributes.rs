@@ -16,11 +16,12 @@ use super::{
     area::Area,
     desk::Desk,
     setbacks::{Setbacks, Verdict},
-    unread, words,
+    unread,
 };
 use crate::{
     credentials::{self, CredentialsError},
     insist::insist,
+    words::words,
 };
 
 mod decide;

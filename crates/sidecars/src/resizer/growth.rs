@@ -16,12 +16,13 @@ use super::{
     in_use::Users,
     look_again,
     setbacks::{Setbacks, Verdict},
-    unread, words,
+    unread,
 };
 use crate::{
     capability::{self, AccessError, Shape, SingleNode},
     credentials::{self, CredentialsError},
     insist::insist,
+    words::words,
 };
 
 mod decide;

@@ -153,13 +153,13 @@ pub(super) fn of_credentials(error: &CredentialsError) -> Setback {
     }
 }
 
-/// Nanoseconds since 1970 of a driver's time; now if it tells none.
+/// Nanoseconds since 1970 of a driver's time; now if it tells none, or one that can't be: Go's word
+/// for none is the year 1.
 pub(super) fn nanoseconds(told: Option<(i64, i32)>, now: Timestamp) -> i64 {
-    let told = told.filter(|(seconds, nanos)| (*seconds, *nanos) != (0, 0));
-    let nanoseconds = told.map_or(now.as_nanosecond(), |(seconds, nanos)| {
-        i128::from(seconds) * 1_000_000_000 + i128::from(nanos)
-    });
-    i64::try_from(nanoseconds).unwrap_or(i64::MAX)
+    let told = told.map(|(s, nanos)| i128::from(s) * 1_000_000_000 + i128::from(nanos));
+    let told = told.and_then(|told| i64::try_from(told).ok());
+    let now = || i64::try_from(now.as_nanosecond()).unwrap_or(i64::MAX);
+    told.filter(|told| *told > 0).unwrap_or_else(now)
 }
 
 /// The driver's name of a snapshot.
@@ -195,5 +195,13 @@ mod tests {
         assert_eq!(nanoseconds(None, now), 7_000_000_000);
         assert_eq!(nanoseconds(Some((0, 0)), now), 7_000_000_000);
         assert_eq!(nanoseconds(Some((3, 5)), now), 3_000_000_005);
+        for odd in [
+            (-62_135_596_800, 0),
+            (-1, 0),
+            (i64::MIN, 0),
+            (i64::MAX, i32::MAX),
+        ] {
+            assert_eq!(nanoseconds(Some(odd), now), 7_000_000_000, "{odd:?}");
+        }
     }
 }

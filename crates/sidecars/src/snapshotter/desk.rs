@@ -21,8 +21,8 @@ use crate::{
     credentials::{self, CredentialsError},
     insist::{insist, insist_status},
     patience::{Patience, Setback},
-    resizer::words,
     snapshot_parameters::for_driver,
+    words::words,
 };
 
 /// What the snapshotter of one kind works with.

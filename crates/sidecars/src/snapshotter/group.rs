@@ -1,6 +1,6 @@
 //! Groups: VolumeGroupSnapshotContent, CreateVolumeGroupSnapshot and its kin.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use orlop_csi::{CallError, Secrets, proto};
@@ -197,21 +197,30 @@ impl Content for VolumeGroupSnapshotContent {
         let reply = desk.driver.create_volume_group_snapshot(request).await?;
         let told = Told::of(reply.group_snapshot)?;
         // Half a group would be taken for the whole.
-        if told.members.len() != content.spec.source.volume_handles.len() {
-            return Err(Failure::Garbled("does not have a member for every volume"));
+        let asked: BTreeSet<&String> = content.spec.source.volume_handles.iter().collect();
+        let cut = told.members.iter().map(|member| &member.source_volume_id);
+        if told.members.len() != asked.len() || cut.collect::<BTreeSet<_>>() != asked {
+            return Err(Failure::Garbled(
+                "does not have one member for every volume",
+            ));
         }
         Ok(told)
     }
 
     async fn ask(desk: &Desk<Self>, content: &Self, secrets: Secrets) -> Result<Told, Failure> {
         let Handles { id, members } = content.handles();
+        let asked = id.clone();
         let request = proto::GetVolumeGroupSnapshotRequest {
             group_snapshot_id: id,
             snapshot_ids: members,
             secrets: secrets.into_request(),
         };
         let reply = desk.driver.get_volume_group_snapshot(request).await?;
-        Told::of(reply.group_snapshot)
+        let told = Told::of(reply.group_snapshot)?;
+        if told.id != asked {
+            return Err(Failure::Garbled("tells of another group snapshot"));
+        }
+        Ok(told)
     }
 
     fn handles(&self) -> Handles {

@@ -15,7 +15,7 @@ use super::{
     content::{Content, Failure, Handles},
     desk::Desk,
 };
-use crate::resizer::words;
+use crate::words::words;
 
 /// The contents whose cut was asked for, until its outcome is on record.
 pub(super) struct UnderWay<K>(Mutex<BTreeMap<Key, Cut<K>>>);

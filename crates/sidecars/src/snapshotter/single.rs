@@ -46,6 +46,15 @@ impl Told {
             group: snapshot.group_snapshot_id,
         })
     }
+
+    /// The same, if it is about the snapshot that was asked for: what another is called must never be
+    /// written down here, and deleted by that name.
+    fn about(self, asked: &str) -> Result<Self, Failure> {
+        match self.id == asked {
+            true => Ok(self),
+            false => Err(Failure::Garbled("tells of another snapshot")),
+        }
+    }
 }
 
 /// The driver's id, from wherever it is known.
@@ -185,12 +194,13 @@ impl Content for VolumeSnapshotContent {
 
     async fn ask(desk: &Desk<Self>, content: &Self, secrets: Secrets) -> Result<Told, Failure> {
         let (id, secrets) = (handle(content), secrets.into_request());
+        let asked = id.clone();
         if desk.info.can(ControllerCapability::GetSnapshot) {
             let request = proto::GetSnapshotRequest {
                 snapshot_id: id,
                 secrets,
             };
-            return Told::of(desk.driver.get_snapshot(request).await?.snapshot);
+            return Told::of(desk.driver.get_snapshot(request).await?.snapshot)?.about(&asked);
         }
         if !desk.info.can(ControllerCapability::ListSnapshots) {
             // A driver that can't be asked is believed.
@@ -203,14 +213,14 @@ impl Content for VolumeSnapshotContent {
             });
         }
         let request = proto::ListSnapshotsRequest {
-            snapshot_id: id.clone(),
+            snapshot_id: id,
             secrets,
             ..Default::default()
         };
         let listed = desk.driver.list_snapshots(request).await?.entries;
         match listed.into_iter().next() {
-            Some(entry) => Told::of(entry.snapshot),
-            None => Err(Failure::Unknown(id)),
+            Some(entry) => Told::of(entry.snapshot)?.about(&asked),
+            None => Err(Failure::Unknown(asked)),
         }
     }
 

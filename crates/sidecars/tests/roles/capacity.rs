@@ -244,3 +244,65 @@ async fn what_tells_room_belongs_to_who_runs_the_driver() {
     }
     assert!(matches!(find(3).await, Err(OwnerError::Unknown(_))));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_with_less_than_no_room_has_none_and_others_are_told() {
+    let mut world = world().await;
+    world.fake.state().room = BTreeMap::from([("a".into(), -7), ("b".into(), 5)]);
+    world.start(Fuse::never());
+    until_told(&mut world, &[("late", "a", 0), ("late", "b", 5)]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_can_not_be_told_keeps_no_other_from_being_told() {
+    let mut world = world().await;
+    let n1 = Key::cluster("n1");
+    world.delete::<CsiNode>(&n1).await;
+    world.delete::<Node>(&n1).await;
+    let quota = json!({
+        "metadata": {"name": "one"},
+        "spec": {"hard": {"count/csistoragecapacities.storage.k8s.io": "1"}},
+    });
+    let path = "/api/v1/namespaces/default/resourcequotas";
+    let request = http::Request::post(path)
+        .header("content-type", "application/json")
+        .body(quota.to_string().into_bytes())
+        .expect("a request");
+    let client = kube::Client::new(world.service(), "default");
+    let made: serde_json::Value = client.request(request).await.expect("it is made");
+    assert_eq!(made["kind"], "ResourceQuota");
+    world.start(Fuse::never());
+    until_told(&mut world, &[("late", "b", TIB)]).await;
+    // There is no room for an object that tells of this place, which comes first in every pass.
+    world.add_node("n1", "a").await;
+    world.fake.state().room = BTreeMap::from([("b".into(), 5)]);
+    until_told(&mut world, &[("late", "b", 5)]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_wants_few_requests_for_room_gets_few() {
+    let mut world = world().await;
+    for class in ["x", "y", "z"] {
+        let late = json!({"volumeBindingMode": "WaitForFirstConsumer"});
+        world.add_class(class, late).await;
+    }
+    world.capacity = Some(Config {
+        cap: Some(orlop_runtime::Cap {
+            per_second: 0.1,
+            burst: 2,
+        }),
+        ..Config::default()
+    });
+    world.start(Fuse::never());
+    let written = |world: &World| {
+        let requests = world.requests();
+        let posts = |(what, _): &&(String, u16)| {
+            what.starts_with("POST") && what.ends_with("csistoragecapacities")
+        };
+        requests.iter().filter(posts).count()
+    };
+    sleep(Duration::from_secs(35)).await;
+    assert!((1..=4).contains(&written(&world)), "{}", written(&world));
+    sleep(Duration::from_secs(200)).await;
+    assert_eq!(written(&world), 8);
+}

@@ -28,6 +28,12 @@ pub(crate) struct Cuts {
     pub(crate) slow: Duration,
     /// How many more answers say that it isn't ready.
     pub(crate) unready: usize,
+    /// Whether all are listed, whichever was asked for.
+    pub(crate) heedless: bool,
+    /// Whether all members of a group are said to be of its first volume.
+    pub(crate) muddled: bool,
+    /// The time that snapshots are said to be cut at.
+    pub(crate) seconds: Option<i64>,
     pub(crate) cut_requests: Vec<CreateSnapshotRequest>,
     pub(crate) list_requests: Vec<ListSnapshotsRequest>,
     pub(crate) delete_requests: Vec<DeleteSnapshotRequest>,
@@ -37,13 +43,17 @@ impl Cuts {
     fn told(&mut self, cut: &Cut) -> Snapshot {
         let ready = self.unready == 0;
         self.unready = self.unready.saturating_sub(1);
-        Snapshot {
+        let mut told = Snapshot {
             size_bytes: 1 << 30,
             snapshot_id: cut.id.clone(),
             source_volume_id: cut.volume.clone(),
             ready_to_use: ready,
             ..Default::default()
+        };
+        if let Some(seconds) = self.seconds {
+            told.creation_time.get_or_insert_default().seconds = seconds;
         }
+        told
     }
 }
 
@@ -96,7 +106,10 @@ impl Fake {
         state.cuts.list_requests.push(request.clone());
         let single = state.cuts.single.values();
         let known: Vec<Cut> = single
-            .filter(|cut| request.snapshot_id.is_empty() || cut.id == request.snapshot_id)
+            .filter(|cut| {
+                let asked = &request.snapshot_id;
+                state.cuts.heedless || asked.is_empty() || cut.id == *asked
+            })
             .cloned()
             .collect();
         let entries = known.iter().map(|cut| list_snapshots_response::Entry {
@@ -150,7 +163,12 @@ impl GroupController for Fake {
                 group_snapshot_id: name.clone(),
                 ..state.cuts.told(cut)
             });
-            let snapshots = snapshots.collect();
+            let mut snapshots: Vec<Snapshot> = snapshots.collect();
+            if state.cuts.muddled {
+                for member in &mut snapshots {
+                    member.source_volume_id = request.source_volume_ids[0].clone();
+                }
+            }
             state.cuts.groups.insert(name.clone(), members);
             CreateVolumeGroupSnapshotResponse {
                 group_snapshot: Some(VolumeGroupSnapshot {

@@ -28,6 +28,8 @@ pub(crate) enum Mishap {
     Refuse(Code),
     /// It happens, and the code is the answer all the same.
     Do(Code),
+    /// Nothing happens, and the answer has no end.
+    Rant(Code),
 }
 
 #[derive(Debug, Clone)]
@@ -57,6 +59,12 @@ pub(crate) struct State {
     pub(crate) nameless: bool,
     /// What volumes are short of.
     pub(crate) shortfall: i64,
+    /// What the driver says of a volume that it made, for the truth.
+    pub(crate) lie: Option<fn(&mut Volume)>,
+    /// What it says of a volume that it attached.
+    pub(crate) context: BTreeMap<String, String>,
+    /// Whether its list of volumes has no last page.
+    pub(crate) endless: bool,
     pub(crate) publish_requests: Vec<ControllerPublishVolumeRequest>,
     pub(crate) expand_requests: Vec<ControllerExpandVolumeRequest>,
     /// Whether growth has a node's part.
@@ -113,6 +121,7 @@ impl Fake {
                 Type::ListVolumesPublishedNodes,
             ],
             name: NAME.to_owned(),
+            context: BTreeMap::from([("device".into(), "/dev/x".into())]),
             fills: true,
             node_part: true,
             most: i64::MAX,
@@ -173,6 +182,7 @@ pub(crate) fn with_mishap<T>(
     match mishap {
         None => Ok(Response::new(act())),
         Some(Mishap::Refuse(code)) => Err(Status::new(code, "told to refuse")),
+        Some(Mishap::Rant(code)) => Err(Status::new(code, "né ".repeat(2000))),
         Some(Mishap::Do(code)) => {
             act();
             Err(Status::new(code, "told to lose the answer"))
@@ -261,15 +271,17 @@ impl Controller for Fake {
                 request: request.clone(),
             };
             state.volumes.insert(request.name.clone(), made);
-            CreateVolumeResponse {
-                volume: Some(Volume {
-                    capacity_bytes: asked - state.shortfall,
-                    volume_id: if state.nameless { String::new() } else { id },
-                    volume_context: BTreeMap::from([("shelf".into(), "3".into())]),
-                    accessible_topology,
-                    content_source: request.volume_content_source.filter(|_| state.fills),
-                }),
+            let mut told = Volume {
+                capacity_bytes: asked - state.shortfall,
+                volume_id: if state.nameless { String::new() } else { id },
+                volume_context: BTreeMap::from([("shelf".into(), "3".into())]),
+                accessible_topology,
+                content_source: request.volume_content_source.filter(|_| state.fills),
+            };
+            if let Some(lie) = state.lie {
+                lie(&mut told);
             }
+            CreateVolumeResponse { volume: Some(told) }
         })
     }
 
@@ -340,10 +352,10 @@ impl Controller for Fake {
         let more = from + 1 < state.volumes.len();
         Ok(Response::new(ListVolumesResponse {
             entries,
-            next_token: if more {
-                (from + 1).to_string()
-            } else {
-                String::new()
+            next_token: match (more, state.endless) {
+                (_, true) => ((from + 1) % 3).to_string(),
+                (true, false) => (from + 1).to_string(),
+                (false, false) => String::new(),
             },
         }))
     }
@@ -363,7 +375,7 @@ impl Controller for Fake {
         with_mishap(mishap, || {
             state.published.insert(way);
             ControllerPublishVolumeResponse {
-                publish_context: BTreeMap::from([("device".into(), "/dev/x".into())]),
+                publish_context: state.context.clone(),
             }
         })
     }

@@ -10,6 +10,7 @@ mod driver;
 mod fuse;
 mod history;
 mod leading;
+mod lies;
 mod log;
 mod provisioning;
 mod registering;

@@ -187,3 +187,37 @@ async fn a_missing_folder_is_waited_for() {
     drop(stop);
     soon(serving).await.expect("it does not panic");
 }
+
+#[tokio::test]
+async fn a_name_that_leads_out_of_the_folder_is_no_name() {
+    let log = crate::log::Log::begin();
+    let folder = tempfile::tempdir().expect("a folder");
+    let registry = folder.path().join("registry");
+    std::fs::create_dir(&registry).expect("a folder");
+    let driver = folder.path().join("csi.sock");
+    let fake = Fake::serving();
+    fake.state().name = "../stray".into();
+    serve_driver(&fake, &driver);
+    let config = Config {
+        csi_endpoint: format!("unix://{}", driver.display()),
+        kubelet_registration_path: "/var/lib/kubelet/plugins/fake/csi.sock".into(),
+        plugin_registration_dir: registry.clone(),
+        timeout: Duration::from_secs(10),
+    };
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = tokio::spawn(registrar::serve(config, async {
+        let _ = stopped.await;
+    }));
+    soon(async {
+        while !log.text().contains("calls itself") {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert!(!folder.path().join("stray-reg.sock").exists());
+    // Once it has come to its senses it is introduced.
+    fake.state().name = NAME.into();
+    appears(&registry.join(format!("{NAME}-reg.sock"))).await;
+    drop(stop);
+    soon(serving).await.expect("it ends");
+}

@@ -32,7 +32,7 @@ pub(super) static ATTACHER: Program = Program {
             "worker-threads",
             Int,
             "10",
-            "Attachments, and as many detachments, worked on at once.",
+            "Attachments, and as many detachments, that the driver is called for at once; when given, also worked on.",
         ),
         done(
             "max-entries",

@@ -84,17 +84,17 @@ pub(super) static PROVISIONER: Program = Program {
             "",
             "The file system of classes that name none.",
         ),
-        moot(
+        done(
             "kube-api-capacity-qps",
             Float,
             "1",
-            "Taken, without effect.",
+            "The most requests per second for capacity objects. Counts only when given.",
         ),
-        moot(
+        done(
             "kube-api-capacity-burst",
             Int,
             "5",
-            "Taken, without effect.",
+            "How many of them may come at once. Counts only when given.",
         ),
         done(
             "enable-capacity",

@@ -3,7 +3,10 @@
 //! A flag of one controller has that controller's name before its own: `--attacher-timeout`. The
 //! plain name speaks to every controller that has such a flag; the longer one wins.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::shared::{API, ELECTION, LOGGING, SIDECAR, done};
 use super::{Flag, Program, Role, Support, of};
@@ -19,13 +22,16 @@ pub(in crate::dropin) const CONTROLLERS: [(&str, Role); 6] = [
     ("health-monitor", Role::HealthMonitor),
 ];
 
+/// What runs on every node, and not beside a controller.
+pub(in crate::dropin) const ON_NODES: [&str; 2] = ["node-driver-registrar", "livenessprobe"];
+
 const CHOICE: Flag = done(
     "controllers",
     Kind::Text,
     "*",
     "Which to run: provisioner, attacher, resizer, snapshotter, health-monitor, snapshot-controller; \
      * for all that the driver can do (but snapshot-controller, of which a cluster has one), -NAME for \
-     all but one.",
+     all but one. On a node: node-driver-registrar, or node-driver-registrar,livenessprobe.",
 );
 
 /// The flags of all of them.
@@ -40,12 +46,19 @@ impl Together {
         let mut flags: Vec<Flag> = shared.into_iter().flatten().cloned().collect();
         flags.push(CHOICE);
         let mut plain: BTreeMap<&str, Flag> = BTreeMap::new();
-        for (controller, role) in CONTROLLERS {
+        let everybodys: BTreeSet<Cow<'_, str>> = flags.iter().map(|f| f.name.clone()).collect();
+        let [registrar, _] = ON_NODES;
+        for (controller, role) in CONTROLLERS
+            .into_iter()
+            .chain([(registrar, Role::Registrar)])
+        {
             for flag in of(role).own {
-                plain
-                    .entry(&flag.name)
-                    .and_modify(|known| known.help = "For every controller that has it.")
-                    .or_insert_with(|| flag.clone());
+                if !everybodys.contains(&flag.name) {
+                    plain
+                        .entry(&flag.name)
+                        .and_modify(|known| known.help = "For every controller that has it.")
+                        .or_insert_with(|| flag.clone());
+                }
                 flags.push(Flag {
                     name: Cow::Owned(format!("{controller}-{}", flag.name)),
                     ..flag.clone()
