@@ -10,7 +10,10 @@ use orlop_csi::{Driver, DriverInfo};
 use orlop_drivers::local::{Home, LocalConfig, LocalDriver, NodeName, Reach, Rules};
 use orlop_drivers::nfs::{Crew, Hands, NfsConfig, NfsDriver};
 
-use crate::{cli, up::preflight, up::terminated};
+use crate::{cli, settle, up::preflight, up::terminated};
+
+/// How long the start of a driver may take; what only that needed goes then.
+const START: Duration = Duration::from_secs(5);
 
 /// A driver waits for disks most of the time, beside every pod of a node: it takes little memory,
 /// and works on no more volumes at once than a disk can make use of.
@@ -97,7 +100,10 @@ pub(crate) async fn nfs(args: cli::DriverNfs) -> Result<()> {
     let driver = NfsDriver::new(config).context("the driver could not start")?;
     let socket = server::Socket::bind(&args.endpoint)?;
     say(&format!("listening on {}", socket.path().display()));
-    socket.serve(driver.services(), terminated()).await?;
+    tokio::select! {
+        served = socket.serve(driver.services(), terminated()) => served?,
+        () = settle::down_after(START) => {}
+    }
     Ok(())
 }
 

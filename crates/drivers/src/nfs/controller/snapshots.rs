@@ -34,7 +34,8 @@ pub(super) async fn create(
     let class = SnapshotClass::parse(&request.parameters, &volume.export)
         .map_err(|error| Failure::invalid(&error))?;
     let others = class.export.server.len() + class.export.share.len() + volume.key().len() + 4;
-    let name = ids::safe_name("snapshot", &request.name, ids::room(others) / 2);
+    // It stands in the id twice, which shall have 128 bytes at most.
+    let name = ids::safe_name("snap", &request.name, ids::room(others) / 2);
     let name = SubDir::parse(&name).map_err(|error| Failure::invalid(&error))?;
     let id =
         SnapshotId::new(class.export, name, &volume).map_err(|error| Failure::invalid(&error))?;

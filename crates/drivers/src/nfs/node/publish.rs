@@ -36,6 +36,12 @@ pub(super) async fn publish(
         .absolute("target_path", &request.target_path)
         .map_err(|error| Failure::invalid(&error))?;
     let memory = &call.shared.memory;
+    // Of two paths at once, one has to see the other.
+    let alone = || vec![Subject::new("volume on this node", wanted.volume.clone())];
+    let _alone = match wanted.alone {
+        true => Some(call.begin(alone())?),
+        false => None,
+    };
     match step(call, &wanted, &target)? {
         Step::Publish => {}
         Step::AlreadyThere => match look(call, &target).await {

@@ -144,3 +144,32 @@ async fn a_folder_that_is_missing_or_a_link_is_not_published() {
         assert!(!target.0.exists(), "{folder}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_paths_at_once_for_one_writer_one_wins() {
+    if !is_root() {
+        return;
+    }
+    let ground = Ground::new();
+    let volume = ground.create("pvc-1", &[]).await.unwrap();
+    let targets = ["one", "two"].map(|name| Target(ground.dir.path().join(name)));
+    let node = ground.node();
+    for _ in 0..10 {
+        let publish = |target: &Target| {
+            let mut request = publication(&volume, &target.0);
+            request.volume_capability = Some(capability(Mode::SingleNodeSingleWriter));
+            node.node_publish_volume(Request::new(request))
+        };
+        let (one, two) = tokio::join!(publish(&targets[0]), publish(&targets[1]));
+        assert!(one.is_err() || two.is_err(), "both were published");
+        for target in &targets {
+            let request = proto::NodeUnpublishVolumeRequest {
+                volume_id: volume.volume_id.clone(),
+                target_path: target.0.to_str().unwrap().into(),
+            };
+            node.node_unpublish_volume(Request::new(request))
+                .await
+                .unwrap();
+        }
+    }
+}

@@ -135,8 +135,14 @@ fn fill(
             let (file, packed) = archive::open(&held, source)
                 .map_err(&opening)?
                 .ok_or_else(|| missing(from, snapshot, "archive of snapshot"))?;
-            let bytes = file.metadata().map_err(opening)?.len();
-            fits(order, i64::try_from(bytes).unwrap_or(i64::MAX))?;
+            let bytes = file.metadata().map_err(&opening)?.len();
+            // What was packed is no larger than its volume was, if that is known.
+            let record = match House::find(from)? {
+                None => None,
+                Some(house) => house.record(source, source.as_str()).map_err(opening)?,
+            };
+            let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+            fits(order, record.map_or(0, |it| it.capacity_bytes).max(bytes))?;
             let folder = prepare().map_err(failed("prepare"))?;
             archive::unpack(file, packed, &folder, ground.pulse).map_err(failed("unpack into"))?;
             folder
