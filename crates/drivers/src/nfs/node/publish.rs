@@ -174,7 +174,7 @@ fn shows(mount: &Mount, wanted: &Published) -> bool {
         root.trim_matches('/')
     );
     let within = source.trim_end_matches('/') == wanted.on.export.source().trim_end_matches('/')
-        && root.trim_matches('/').ends_with(folder);
+        && (folder.is_empty() || Path::new(root.trim_matches('/')).ends_with(folder));
     mount.is_read_only() == read_only
         && (whole.trim_end_matches('/') == expected.trim_end_matches('/') || within)
 }
