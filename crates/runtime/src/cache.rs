@@ -226,7 +226,7 @@ impl<K: Kind> Cache<K> {
         };
         let done = object.meta().is_deleting() && object.meta().finalizers.is_empty();
         if !known && !done {
-            self.put(Arc::new(object));
+            self.put(&Arc::new(object));
         }
     }
 
@@ -249,7 +249,7 @@ impl<K: Kind> Cache<K> {
         }
     }
 
-    pub(crate) fn put(&self, new: Arc<K>) {
+    pub(crate) fn put(&self, new: &Arc<K>) {
         let key = new.key();
         let old = {
             let mut shelf = self.write();
@@ -263,11 +263,11 @@ impl<K: Kind> Cache<K> {
             }) {
                 return;
             }
-            shelf.insert(&key, &new)
+            shelf.insert(&key, new)
         };
         self.tell(&Change::Applied {
             old: old.as_ref(),
-            new: &new,
+            new,
         });
     }
 
@@ -288,7 +288,7 @@ impl<K: Kind> Cache<K> {
     }
 
     /// Makes the cache equal to a full list.
-    pub(crate) fn replace(&self, listed: Vec<Arc<K>>, revision: u64) {
+    pub(crate) fn replace(&self, listed: &[Arc<K>], revision: u64) {
         let keep: BTreeSet<Key> = listed.iter().map(|object| object.key()).collect();
         let gone: Vec<Arc<Key>> = self
             .read()
@@ -323,7 +323,7 @@ impl<K: Kind> Mirror for Cache<K> {
     fn put(&self, json: &[u8]) -> Result<String, serde_json::Error> {
         let object = self.decode(json)?;
         let version = object.meta().resource_version.clone();
-        Cache::put(self, object);
+        Cache::put(self, &object);
         Ok(version)
     }
 
@@ -348,7 +348,7 @@ impl<K: Kind> Mirror for Cache<K> {
                 Err(error) => unreadable.push((index, error)),
             }
         }
-        Cache::replace(self, objects, revision);
+        Cache::replace(self, &objects, revision);
         unreadable
     }
 }

@@ -195,15 +195,12 @@ impl Reflection<'_> {
         let Ok(named) = serde_json::from_slice::<Named>(object) else {
             return Ok(());
         };
-        match event.what {
-            "DELETED" => {
-                // What leaves a selection may live on.
-                if self.selector.is_empty() {
-                    self.mirror.ended(&named.metadata.uid);
-                }
-                self.mirror.remove(&named.metadata.key());
+        if event.what == "DELETED" {
+            // What leaves a selection may live on.
+            if self.selector.is_empty() {
+                self.mirror.ended(&named.metadata.uid);
             }
-            _ => {}
+            self.mirror.remove(&named.metadata.key());
         }
         self.mirror.advance(named.metadata.revision());
         *at = named.metadata.resource_version;

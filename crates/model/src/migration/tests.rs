@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kind::Kind;
+use crate::{kind::Kind, well_known};
 
 mod backwards;
 mod classes;

@@ -25,9 +25,9 @@ fn by_node(pod: &Pod) -> Vec<String> {
 #[test]
 fn an_older_version_never_replaces_a_newer_one() {
     let cache = Cache::new();
-    cache.put(shared("a", 5, "n1"));
+    cache.put(&shared("a", 5, "n1"));
     cache.absorb(pod("a", 7, "n2"));
-    cache.put(shared("a", 6, "n1"));
+    cache.put(&shared("a", 6, "n1"));
     assert_eq!(
         cache
             .get(&Key::namespaced("ns", "a"))
@@ -41,7 +41,7 @@ fn an_older_version_never_replaces_a_newer_one() {
 #[test]
 fn a_late_answer_does_not_bring_a_deleted_object_back() {
     let cache = Cache::new();
-    cache.put(shared("a", 5, "n1"));
+    cache.put(&shared("a", 5, "n1"));
     cache.remove(&Key::namespaced("ns", "a"));
     cache.advance(9);
     cache.absorb(pod("a", 7, "n1"));
@@ -51,11 +51,11 @@ fn a_late_answer_does_not_bring_a_deleted_object_back() {
 #[test]
 fn an_index_follows_every_change() {
     let cache = Cache::new();
-    cache.put(shared("a", 1, "n1"));
+    cache.put(&shared("a", 1, "n1"));
     let index = cache.index("node", by_node);
-    cache.put(shared("b", 2, "n1"));
+    cache.put(&shared("b", 2, "n1"));
     assert_eq!(index.get("n1").len(), 2);
-    cache.put(shared("a", 3, "n2"));
+    cache.put(&shared("a", 3, "n2"));
     assert_eq!(index.get("n1").len(), 1);
     assert_eq!(index.get("n2").len(), 1);
     cache.remove(&Key::namespaced("ns", "b"));
@@ -65,8 +65,8 @@ fn an_index_follows_every_change() {
 #[test]
 fn a_relist_tells_of_what_vanished() {
     let cache = Cache::new();
-    cache.put(shared("a", 1, "n1"));
-    cache.put(shared("b", 2, "n1"));
+    cache.put(&shared("a", 1, "n1"));
+    cache.put(&shared("b", 2, "n1"));
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = seen.clone();
     cache.subscribe(move |change| {
@@ -79,7 +79,7 @@ fn a_relist_tells_of_what_vanished() {
             .unwrap()
             .push(format!("{verb}{}", change.object().metadata.name));
     });
-    cache.replace(vec![shared("b", 2, "n1"), shared("c", 3, "n1")], 3);
+    cache.replace(&[shared("b", 2, "n1"), shared("c", 3, "n1")], 3);
     assert_eq!(*seen.lock().unwrap(), ["+a", "+b", "-a", "+b", "+c"]);
 }
 
@@ -90,7 +90,7 @@ fn a_scan_goes_in_order_within_its_prefix_and_stops_when_told() {
         .into_iter()
         .enumerate()
     {
-        cache.put(shared(name, revision as u64 + 1, node));
+        cache.put(&shared(name, revision as u64 + 1, node));
     }
     let index = cache.index("node", by_node);
     let mut seen = Vec::new();
@@ -116,15 +116,15 @@ fn what_nothing_holds_any_more_is_gone_for_good() {
         pod.metadata.finalizers = finalizers.iter().map(|f| (*f).to_owned()).collect();
         pod
     };
-    cache.put(Arc::new(at(5, &["one", "other"])));
+    cache.put(&Arc::new(at(5, &["one", "other"])));
     cache.absorb_or_end(at(7, &["other"]));
     assert_eq!(cache.len(), 1);
     assert!(!cache.saw_end_of(uid));
     cache.absorb_or_end(at(9, &[]));
     assert!(cache.is_empty() && cache.saw_end_of(uid));
-    cache.put(Arc::new(at(6, &["other"])));
+    cache.put(&Arc::new(at(6, &["other"])));
     assert!(cache.is_empty(), "a late event brings it back");
-    cache.put(shared("a", 11, "n1"));
+    cache.put(&shared("a", 11, "n1"));
     assert_eq!(cache.len(), 1, "another of its name");
 }
 
@@ -139,7 +139,7 @@ fn the_last_of_each_group_is_found() {
         ("d", "y/1"),
         ("e", "y/1"),
     ] {
-        cache.put(shared(name, 1, node));
+        cache.put(&shared(name, 1, node));
     }
     let lasts = |most| {
         let lasts = index.lasts(|value| &value[..2], most);
