@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
+use orlop_host::MountTable;
 use orlop_host::mount::{FsOption, MountError, NewMount};
 use orlop_host::place::{Occupant, Place};
 use orlop_host::tree::RemoveTreeError;
@@ -372,8 +373,14 @@ pub(crate) fn tear_down(layout: &Layout, pod: &PodUid) -> Result<(), VolumeError
         };
         for volume in volumes {
             let path = volume.map_err(at("read", &folder))?.path();
-            let place = Place::at(&path).map_err(at("look at", &path))?;
-            orlop_host::mount::unmount(&place).map_err(at("unmount", &path))?;
+            // Its own memory, and what a privileged pod has mounted in it, the topmost first: the
+            // pod is over, and nobody else knows of it.
+            let table = MountTable::read().map_err(at("look for mounts at", &path))?;
+            for mount in table.beneath(&path).rev() {
+                let point = &mount.point;
+                let place = Place::at(point).map_err(at("look at", point))?;
+                orlop_host::mount::unmount(&place).map_err(at("unmount", point))?;
+            }
             orlop_host::remove_tree_one_fs(&path)?;
         }
     }

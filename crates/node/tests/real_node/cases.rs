@@ -50,6 +50,10 @@ use super::history::{
     after_a_reboot_pods_start_again_with_all_their_volumes,
     what_was_left_is_cleared_when_its_driver_registers_late,
 };
+use super::hostile::{
+    a_full_disk_holds_up_new_pods_until_there_is_room_and_costs_nobody_a_volume,
+    whatever_a_pod_puts_into_its_volumes_nothing_outside_is_touched,
+};
 use super::inline::{
     an_inline_volume_lives_and_dies_with_its_pod, an_inline_volume_waits_for_a_driver_that_has_such,
 };
@@ -97,6 +101,8 @@ cases![
     a_volume_that_may_be_unstaged_is_staged_before_it_is_published_again,
     what_was_left_is_cleared_when_its_driver_registers_late,
     after_a_reboot_pods_start_again_with_all_their_volumes,
+    whatever_a_pod_puts_into_its_volumes_nothing_outside_is_touched,
+    a_full_disk_holds_up_new_pods_until_there_is_room_and_costs_nobody_a_volume,
     files_follow_what_they_come_from,
     a_pod_starts_as_soon_as_its_config_map_comes,
     what_never_changes_is_not_watched,

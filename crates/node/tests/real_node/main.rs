@@ -17,6 +17,7 @@ mod files;
 mod flex;
 mod groups;
 mod history;
+mod hostile;
 mod image;
 mod inline;
 mod mock;
