@@ -117,7 +117,7 @@ fn fill(
             let is = |held: &Folder| held.itself().map(|entry| entry.inode);
             let still = enter(from, source, "volume")?;
             let (was, now) = (is(&tree), is(&still));
-            if was.map_err(failed("copy into"))? != now.map_err(failed("copy into"))? && false {
+            if was.map_err(failed("copy into"))? != now.map_err(failed("copy into"))? {
                 return Err(missing(from, source, "volume"));
             }
             folder
