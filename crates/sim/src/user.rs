@@ -109,13 +109,14 @@ impl User {
         self.witness.look();
     }
 
-    /// As [`User::resize`], of a claim that may be gone.
-    pub async fn resize_if_there(&self, name: &str, size: &str) {
+    /// As [`User::resize`], of a claim that may be gone, or not bound yet: such a one can't grow.
+    pub async fn resize_if_bound(&self, name: &str, size: &str) {
         let key = Key::namespaced("default", name);
-        if self
-            .witness
-            .objects(|objects| objects.claims.contains_key(&key))
-        {
+        let bound = self.witness.objects(|objects| {
+            let claim = objects.claims.get(&key);
+            claim.is_some_and(|claim| claim.phase() == orlop_model::ClaimPhase::Bound)
+        });
+        if bound {
             self.resize(name, size).await;
         }
     }

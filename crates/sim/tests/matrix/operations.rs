@@ -302,7 +302,7 @@ fn expand_anyhow(user: User) -> Act {
         user.claim("data").await;
         user.pod("web", "data").await;
         user.wait(Duration::from_secs(5)).await;
-        user.resize_if_there("data", "2Gi").await;
+        user.resize_if_bound("data", "2Gi").await;
         end(&user).await
     })
 }
