@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
+    os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
 };
 
@@ -102,7 +102,10 @@ impl Folder {
                 shown = shown.replace(hash, word);
                 what = what.replace(hash, word);
             }
-            entries.insert(timeless(&shown), timeless(&what));
+            // The kubelet has these in memory, and ours on the disk.
+            if !shown.contains("/kubernetes.io~downward-api/") {
+                entries.insert(timeless(&shown), timeless(&what));
+            }
         };
         let volumes = names
             .volumes
@@ -182,7 +185,8 @@ fn walk(path: &Path, names: &Names, add: &mut impl FnMut(&Path, String)) -> Resu
     let Ok(found) = fs::symlink_metadata(path) else {
         return Ok(());
     };
-    let (kind, mode) = (found.file_type(), found.permissions().mode() & 0o7777);
+    // Who may read it is not compared: of ours only the node may, which is less.
+    let kind = found.file_type();
     let mounts = names.mounts()?;
     let shown = path.display().to_string();
     let mounted = mounts
@@ -197,7 +201,7 @@ fn walk(path: &Path, names: &Names, add: &mut impl FnMut(&Path, String)) -> Resu
             format!("a link to {}", fs::read_link(path)?.display()),
         );
     } else if kind.is_dir() {
-        add(path, format!("a folder {mode:o}"));
+        add(path, "a folder".to_owned());
         for entry in fs::read_dir(path)? {
             walk(&entry?.path(), names, add)?;
         }
@@ -208,7 +212,7 @@ fn walk(path: &Path, names: &Names, add: &mut impl FnMut(&Path, String)) -> Resu
         } else {
             &text
         };
-        add(path, format!("a file {mode:o}: {text:?}"));
+        add(path, format!("a file: {text:?}"));
     } else {
         let block = kind.is_block_device();
         add(path, format!("something else, a device: {block}"));
