@@ -105,8 +105,9 @@ mod tests {
     #[test]
     fn the_same_words_are_one_object_and_others_are_another() {
         let library = Library::default();
+        let other = library.clone();
         let first = library.read::<Volume>(&words(1, 1)).unwrap();
-        let second = library.clone().read::<Volume>(&words(1, 1)).unwrap();
+        let second = other.read::<Volume>(&words(1, 1)).unwrap();
         assert!(Arc::ptr_eq(&first, &second));
         let newer = library.read::<Volume>(&words(1, 2)).unwrap();
         assert_eq!(newer.metadata.resource_version, "2");

@@ -274,7 +274,7 @@ mod tests {
         for (busy, waits) in [
             (30 * MS, 30 * MS),
             (10_000 * MS, patience),
-            (0 * MS, 0 * MS),
+            (Duration::ZERO, Duration::ZERO),
         ] {
             let others = async {
                 let place = pace.enter().await;

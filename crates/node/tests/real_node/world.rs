@@ -224,7 +224,7 @@ impl World {
             assert!(json.contains(boot.trim()), "{json}");
             std::fs::write(record, json.replace(boot.trim(), other)).expect("a record");
         }
-        end_all(&self.root.path().to_owned());
+        end_all(self.root.path());
     }
 
     pub(crate) async fn stop_all_pods(&self) {

@@ -100,8 +100,10 @@ async fn more_than_an_attachment_can_hold_is_told_on_it_and_comes_off_with_it() 
     world.until_nothing_is_left().await;
 }
 
+type Lie = fn(&mut Volume);
+
 /// What a driver says of a volume, and what the event on the claim says of that.
-const LIES: [(fn(&mut Volume), &str); 5] = [
+const LIES: [(Lie, &str); 5] = [
     (
         |told| told.capacity_bytes = -5,
         "the driver made a volume of -5 bytes where 1073741824 were asked for; this is an error of \
