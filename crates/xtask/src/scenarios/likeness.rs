@@ -24,8 +24,8 @@ const PASSING: [&str; 10] = [
     "generation",
     "time",
 ];
-/// What annotations begin with that our binder writes for itself.
-const NOTES: &str = "binder.orlop.dev/";
+/// What annotations begin with that our controllers write for themselves.
+const NOTES: [&str; 2] = ["binder.orlop.dev/", "snapshot-controller.orlop.dev/"];
 /// How long nothing must have changed before it counts as settled.
 const STILL: Duration = Duration::from_secs(3);
 
@@ -132,9 +132,12 @@ pub(super) fn plain(value: &Value, names: &Names) -> Value {
     match value {
         Value::Object(members) => members
             .iter()
-            .filter(|(name, _)| !PASSING.contains(&name.as_str()) && !name.starts_with(NOTES))
+            .filter(|(name, _)| !PASSING.contains(&name.as_str()))
+            .filter(|(name, _)| !NOTES.iter().any(|note| name.starts_with(note)))
             .map(|(name, member)| (rename(name, names), plain(member, names)))
             .filter(|(_, member)| *member != json!([]))
+            // Where there were notes of ours and nothing else.
+            .filter(|(name, member)| name != "annotations" || *member != json!({}))
             .collect::<Map<_, _>>()
             .into(),
         Value::Array(items) => items
