@@ -13,6 +13,9 @@ use crate::{
     },
 };
 
+/// Whose events are compared.
+const PROGRAMS: [&str; 2] = ["snapshot-controller", "csi-snapshotter"];
+
 /// Where events about what is in no namespace are.
 const ELSEWHERE: &str = "default";
 
@@ -198,7 +201,10 @@ async fn told(stage: &Stage, life: &Life, names: &Names) -> Result<BTreeSet<Stri
         let about = text(event, "/involvedObject/uid");
         // What failed at first and went well then is a matter of luck: one cache was behind another.
         let passed = event["type"] == "Warning" && ready.contains(&about);
-        text(event, "/source/component").contains("snapshot") && uids.contains(&about) && !passed
+        let by = text(event, "/source/component");
+        // Not the provisioner, which goes by the driver's name and says more if it was slow.
+        let ours = PROGRAMS.iter().any(|program| by.starts_with(program));
+        ours && uids.contains(&about) && !passed
     });
     for event in &mut events {
         if event["type"] == "Warning" {
