@@ -75,7 +75,7 @@ pub struct Cache<K> {
     subscribers: Arc<RwLock<Vec<Subscriber<K>>>>,
     synced: Arc<Synced>,
     /// Where other processes of this program may have read the same.
-    library: Option<Library>,
+    reads_at: Option<Library>,
 }
 
 impl<K> Clone for Cache<K> {
@@ -84,7 +84,7 @@ impl<K> Clone for Cache<K> {
             shelf: self.shelf.clone(),
             subscribers: self.subscribers.clone(),
             synced: self.synced.clone(),
-            library: self.library.clone(),
+            reads_at: self.reads_at.clone(),
         }
     }
 }
@@ -106,12 +106,12 @@ impl<K: Kind> Cache<K> {
             shelf: Arc::new(RwLock::new(shelf)),
             subscribers: Arc::default(),
             synced: Arc::default(),
-            library,
+            reads_at: library,
         }
     }
 
     fn decode(&self, json: &[u8]) -> Result<Arc<K>, serde_json::Error> {
-        match &self.library {
+        match &self.reads_at {
             Some(library) => library.read(json),
             None => K::decode(json).map(Arc::new),
         }

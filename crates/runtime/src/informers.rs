@@ -22,7 +22,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Informers {
     cluster: Cluster,
-    library: Option<Library>,
+    reads_at: Option<Library>,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -44,7 +44,7 @@ impl Informers {
     pub(crate) fn new(cluster: Cluster, library: Option<Library>) -> Self {
         Self {
             cluster,
-            library,
+            reads_at: library,
             shared: Arc::default(),
         }
     }
@@ -73,7 +73,7 @@ impl Informers {
         {
             return cache.clone();
         }
-        let cache = Cache::<K>::reading_from(self.library.clone());
+        let cache = Cache::<K>::reading_from(self.reads_at.clone());
         let from = Collection::of::<K>(None);
         let task = reflect(
             self.cluster.clone(),
@@ -91,7 +91,7 @@ impl Informers {
     /// Follows one object. It costs a watch of its own: for objects of which there are many
     /// and few are of interest, and which one role alone looks at.
     pub fn follow<K: Kind>(&self, key: &Key) -> Followed<K> {
-        let cache = Cache::<K>::reading_from(self.library.clone());
+        let cache = Cache::<K>::reading_from(self.reads_at.clone());
         let from = Collection::of::<K>(Some(&key.namespace));
         let selector = format!("&fieldSelector=metadata.name%3D{}", key.name);
         let task = tokio::spawn(reflect(self.cluster.clone(), from, selector, cache.clone()));
