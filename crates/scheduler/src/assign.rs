@@ -30,6 +30,8 @@ pub struct View {
     pub nodes: Vec<NodeFacts>,
     /// What the pod was promised before.
     pub promise: Option<Promise>,
+    /// Whether that has waited for its volumes for longer than they may take.
+    pub overdue: bool,
     /// Drivers that want pods with their volumes only where they are registered.
     pub demanding: BTreeSet<String>,
 }
@@ -75,8 +77,24 @@ pub enum Decision {
     },
     /// What was promised can't be had any more: start again, not at once.
     Reconsider,
+    /// Its volumes took too long: say so, and start again, not at once.
+    GiveUp(Overdue),
     /// No node will do.
     Refuse(Refusal),
+}
+
+/// Volumes that took too long.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded. \
+     Note: claims {} are not bound for node {node} yet; their own events tell why",
+    claims.join(", ")
+)]
+pub struct Overdue {
+    /// The node that the pod was promised.
+    pub node: String,
+    /// The claims that aren't bound.
+    pub claims: Vec<String>,
 }
 
 /// A write that a claim's binding starts with.
@@ -188,14 +206,19 @@ fn keep(view: &View, sorted: &Sorted<'_>, promise: &Promise) -> Decision {
         return Decision::Reconsider;
     };
     let labels = &facts.node.metadata.labels;
-    let unreachable = |facts: &ClaimFacts| {
-        let volume = facts.volume.as_ref();
-        volume.is_none_or(|v| !v.reachable_from(&promise.node, labels))
-    };
-    if sorted.bound.iter().any(|(facts, _)| unreachable(facts)) {
-        return Decision::Reconsider;
+    let mut unseen = Vec::new();
+    for (facts, _) in &sorted.bound {
+        match &facts.volume {
+            Some(volume) if !volume.reachable_from(&promise.node, labels) => {
+                return Decision::Reconsider;
+            }
+            Some(_) => {}
+            // News of claims may come before news of volumes. One that is truly gone makes the
+            // binder call its claim lost.
+            None => unseen.push(facts.key.name.clone()),
+        }
     }
-    if sorted.late.is_empty() {
+    if sorted.late.is_empty() && unseen.is_empty() {
         return Decision::Place {
             node: promise.node.clone(),
         };
@@ -206,6 +229,13 @@ fn keep(view: &View, sorted: &Sorted<'_>, promise: &Promise) -> Decision {
             Ok(step) => steps.extend(step),
             Err(Broken) => return Decision::Reconsider,
         }
+    }
+    if view.overdue {
+        let late = sorted.late.iter().map(|(facts, _)| facts.key.name.clone());
+        return Decision::GiveUp(Overdue {
+            node: promise.node.clone(),
+            claims: late.chain(unseen).collect(),
+        });
     }
     // Volumes first: a claim that is told its node can't be taken back so easily.
     steps.sort_by_key(|step| matches!(step, Step::SelectNode { .. }));

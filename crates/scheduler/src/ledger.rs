@@ -27,6 +27,8 @@ pub struct Promise {
     pub told: BTreeSet<Key>,
     /// Whether the API server accepted the placement.
     pub placed: bool,
+    /// When it was made.
+    pub since: Instant,
 }
 
 #[derive(Debug)]
@@ -100,6 +102,7 @@ impl Ledger {
             plan,
             told: BTreeSet::new(),
             placed: false,
+            since: Instant::now(),
         };
         self.promises.insert(key, promise);
     }

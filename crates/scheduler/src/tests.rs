@@ -1,6 +1,7 @@
 //! Which node a pod gets, in tables; and what a crash after any write leads to.
 
 mod capacities;
+mod keeping;
 mod limits_of_nodes;
 mod old_plugins;
 mod originals;
@@ -101,6 +102,7 @@ fn view(pod: Pod, claims: Vec<ClaimFacts>) -> View {
         claims,
         nodes: nodes(&["n1", "n2"]),
         promise: None,
+        overdue: false,
         demanding: BTreeSet::new(),
     }
 }
@@ -562,6 +564,7 @@ fn promise(node: &str, plan: volume_binding::Plan) -> Promise {
         plan,
         told: Default::default(),
         placed: false,
+        since: tokio::time::Instant::now(),
     }
 }
 
@@ -716,7 +719,7 @@ impl World {
                 self.pod.spec.node_name = node;
                 self.wrote();
             }
-            Decision::Reconsider => {
+            Decision::Reconsider | Decision::GiveUp(_) => {
                 self.ledger.remove(&key);
             }
             Decision::Leave => {}

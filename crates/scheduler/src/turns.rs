@@ -37,6 +37,9 @@ const SOON: Duration = Duration::from_millis(50);
 /// driver tells anew, which sidecars do right after they made one.
 const HOLD: Duration = Duration::from_secs(10);
 
+/// How long the volumes of a pod may take to be bound: the original's bindTimeoutSeconds.
+const BINDING: Duration = Duration::from_secs(600);
+
 /// What needs a look.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Item {
@@ -322,6 +325,11 @@ impl Scheduler {
                 self.ledger().break_promise(key);
                 Ok(Outcome::Retry)
             }
+            Decision::GiveUp(overdue) => {
+                self.ledger().break_promise(key);
+                self.say_failed(&pod, &overdue.to_string());
+                Ok(Outcome::Retry)
+            }
             Decision::Refuse(refusal) => {
                 self.refused().insert(key.clone());
                 let mut message = refusal.message(self.nodes.len());
@@ -335,6 +343,7 @@ impl Scheduler {
                 for step in steps {
                     self.prepare(&pod, &node, step).await?;
                 }
+                self.queue.add_after(Item::Pod(key.clone()), BINDING);
                 Ok(Outcome::Done)
             }
             Decision::Place { node } => {
@@ -397,9 +406,13 @@ impl Scheduler {
         }
     }
 
-    async fn refuse(&self, pod: &Pod, message: &str) -> Result<(), ApiError> {
+    fn say_failed(&self, pod: &Pod, message: &str) {
         self.recorder
             .say(pod, EventType::Warning, "FailedScheduling", message);
+    }
+
+    async fn refuse(&self, pod: &Pod, message: &str) -> Result<(), ApiError> {
+        self.say_failed(pod, message);
         let mut conditions = pod.status.conditions.iter();
         let now = conditions.find(|c| c.type_ == "PodScheduled");
         if now.is_some_and(|c| c.reason == "Unschedulable" && c.message == message) {

@@ -11,7 +11,7 @@ use orlop_model::{
 };
 use tokio::time::Instant;
 
-use super::Scheduler;
+use super::{BINDING, Scheduler};
 use crate::{
     assign::{NodeFacts, View},
     ledger::Ledger,
@@ -44,9 +44,11 @@ impl Scheduler {
         let demanding = demanding.collect();
         let ledger = self.ledger();
         let promise = ledger.promised(&pod.key());
+        let promise = promise.filter(|p| p.uid == pod.metadata.uid);
         View {
             demanding,
-            promise: promise.filter(|p| p.uid == pod.metadata.uid).cloned(),
+            overdue: promise.is_some_and(|p| p.since.elapsed() >= BINDING),
+            promise: promise.cloned(),
             pod: pod.clone(),
             claims,
             nodes,
