@@ -261,11 +261,19 @@ impl Machine {
         let output = self.try_kubectl(arguments);
         assert!(
             output.status.success(),
-            "kubectl {arguments:?}: {}\n{}",
+            "kubectl {arguments:?}: {}\n{}\n{}",
             String::from_utf8_lossy(&output.stderr),
-            self.transcript()
+            self.transcript(),
+            self.state()
         );
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What whoever reads of a failure wants to know of the objects.
+    fn state(&self) -> String {
+        let kinds = "nodes,csinodes,pods,pvc,pv,volumeattachments,leases,events";
+        let output = self.try_kubectl(&["get", kinds, "-A", "-o", "wide"]);
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     pub fn apply(&self, yaml: &str) {
