@@ -21,11 +21,12 @@ fn nodes_travel(member: Member, call: &Call) -> Vec<Fault> {
     }
 }
 
-/// A pod that needs nothing.
+/// A pod that needs nothing of anybody, not even a token.
 async fn plain_pod(user: &User, name: &str) {
     user.create::<Pod>(json!({
         "metadata": {"name": name, "namespace": "default"},
         "spec": {
+            "nodeName": "node-1", "automountServiceAccountToken": false,
             "terminationGracePeriodSeconds": 5,
             "containers": [{"name": "main", "image": "none", "command": ["serve"]}],
         },
@@ -57,7 +58,10 @@ fn a_pod_with_a_volume_goes_on_though_the_node_is_shown_the_past() {
 fn a_pod_that_is_gone_does_not_begin_again_though_the_node_is_shown_the_past() {
     let scenario = Scenario::new("a pod that is no more", |user| {
         Box::pin(async move {
+            // Placed before the node ever reads its pods: so the past has it.
+            user.cut_off(1);
             plain_pod(&user, "web").await;
+            user.bring_back(1);
             user.until_running("web").await?;
             user.delete_pod("web").await;
             user.until_pod_gone("web").await?;
