@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use orlop_model::{Claim, CsiDriver, Node as NodeObject, Pod};
-use orlop_runtime::{Backoff, Change, Process, Queue, work};
+use orlop_runtime::{Backoff, Change, Joint, Process, Queue, work};
 use tokio::sync::Notify;
 
 mod checkpoint;
@@ -184,9 +184,8 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
     let found = checkpoint::scan(&layout);
     let found_pods = found.pods.clone();
 
-    let pod_cache = process
-        .informers
-        .fields::<Pod>(&format!("spec.nodeName={name}"));
+    let placed_here = format!("spec.nodeName={name}");
+    let pod_cache = process.informers.fields::<Pod>(&placed_here);
     let node_cache = process
         .informers
         .fields::<NodeObject>(&format!("metadata.name={name}"));
@@ -260,6 +259,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
             clock: process.clock,
             recorder: recorder.clone(),
             pods: pod_cache.clone(),
+            live: Joint::matching(process.cluster.clone(), &placed_here),
             runner,
             volumes: volumes.clone(),
             sources,
@@ -330,7 +330,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
                 node_cache.synced(),
                 csi_drivers.synced()
             );
-            volumes.trust_report();
+            volumes.read_report().await;
             woken.subscribe(&pod_cache, &node_cache, &csi_drivers, &claims);
             pods.look_at_all();
             volumes.look_at_all(None);
@@ -428,6 +428,7 @@ impl Wakers {
                     };
                     let before = old.map(|old| attached(old)).unwrap_or_default();
                     volumes.look_at(&(&before ^ &attached(new)));
+                    volumes.look_at_report(new);
                 }
             });
         }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use orlop_model::pod::{PodVolume, RestartPolicy};
 use orlop_model::{Key, Pod};
-use orlop_runtime::{Cache, Clock, Cluster, Index, Outcome, Queue, Recorder};
+use orlop_runtime::{Cache, Clock, Cluster, Index, Joint, Outcome, Queue, Recorder};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 
@@ -33,15 +33,13 @@ mod containers;
 mod decide;
 mod limits;
 mod mounts;
+mod presence;
 mod record;
 mod report;
 mod set_up;
 mod status;
 mod take_down;
 mod waiting;
-
-/// How long a pod that vanished from the API server has to end by itself.
-const VANISHED: SignedDuration = SignedDuration::from_secs(2);
 
 /// What the pods' side needs.
 pub(crate) struct Parts {
@@ -53,6 +51,8 @@ pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) recorder: Recorder,
     pub(crate) pods: Cache<Pod>,
+    /// The node's pods, as they are.
+    pub(crate) live: Joint<Pod>,
     pub(crate) runner: Arc<dyn Runner>,
     pub(crate) volumes: Arc<Volumes>,
     pub(crate) sources: Sources,
@@ -196,6 +196,7 @@ impl Pods {
             let settled = match step {
                 Step::Rest => Some(Outcome::Done),
                 Step::Until(at) => Some(Outcome::After(until(view.now, at))),
+                Step::FindOut => self.find_out(uid).await,
                 Step::SetUpVolumes => match &pod {
                     Some(pod) => self.set_up(uid, pod).await,
                     None => Some(Outcome::Done),
@@ -250,13 +251,7 @@ impl Pods {
             (false, _, false) => VolumesNow::NotReady,
         };
         let life = match pod {
-            None => {
-                let since = *record.gone_since.get_or_insert(now);
-                Life::Ending {
-                    deadline: later(since, VANISHED),
-                    then: Then::Remove,
-                }
-            }
+            None => presence::life(record.gone_since, drain),
             // Too large: it ends at once, as the kubelet has it.
             Some(pod) if record.evicted.is_some() && drain.is_none() => {
                 match life(pod, drain, now) {
@@ -264,7 +259,7 @@ impl Pods {
                         deadline: now,
                         then: Then::Keep,
                     },
-                    ending @ Life::Ending { .. } => ending,
+                    other @ (Life::Ending { .. } | Life::Missing) => other,
                 }
             }
             Some(pod) => life(pod, drain, now),

@@ -26,6 +26,7 @@ use crate::workers::Workers;
 pub(crate) use inline::{Lifetime, volume as inline_volume};
 
 use decide::{Attachment, Because, DriverState, Step, View, decide};
+use in_use::Report;
 
 mod csi;
 mod decide;
@@ -188,10 +189,7 @@ pub(crate) struct Volumes {
 
 struct State {
     devices: BTreeMap<DeviceKey, Device>,
-    /// What stands in the node's `volumesInUse` for certain.
-    reported: BTreeSet<String>,
-    /// A report was begun and not acknowledged: the node object may say more.
-    report_open: bool,
+    report: Report,
 }
 
 impl Volumes {
@@ -217,8 +215,7 @@ impl Volumes {
         });
         let state = State {
             devices: devices.collect(),
-            reported: BTreeSet::new(),
-            report_open: false,
+            report: Report::default(),
         };
         Self {
             parts,
@@ -317,7 +314,7 @@ impl Volumes {
                 why: device.trouble.clone(),
                 unattached: device.lifetime == Lifetime::Persistent
                     && matches!(
-                        self.attachment(key, &state.reported),
+                        self.attachment(key, state.report.certain()),
                         Attachment::NotReported | Attachment::Pending
                     ),
             },
@@ -392,7 +389,7 @@ impl Volumes {
                 let Some(device) = state.devices.get(&key) else {
                     return Outcome::Done;
                 };
-                let attachment = self.attachment(&key, &state.reported);
+                let attachment = self.attachment(&key, state.report.certain());
                 decide(&View {
                     device,
                     driver,

@@ -243,7 +243,7 @@ impl<K: Kind> Cache<K> {
     /// Takes out what the API server has told to be gone, ahead of the watch.
     pub fn end(&self, object: &K) {
         let (key, uid) = (object.key(), &object.meta().uid);
-        self.ended(uid);
+        self.end_of(uid);
         if self.get(&key).is_some_and(|have| have.meta().uid == *uid) {
             self.remove(&key);
         }
@@ -278,7 +278,9 @@ impl<K: Kind> Cache<K> {
         }
     }
 
-    pub(crate) fn ended(&self, uid: &str) {
+    /// The API server has told that the object of this uid, which isn't here, is gone: a watch that is
+    /// behind doesn't bring it back.
+    pub fn end_of(&self, uid: &str) {
         self.write().ends.add(uid);
     }
 
@@ -332,7 +334,7 @@ impl<K: Kind> Mirror for Cache<K> {
     }
 
     fn ended(&self, uid: &str) {
-        Cache::ended(self, uid);
+        self.end_of(uid);
     }
 
     fn advance(&self, revision: u64) {

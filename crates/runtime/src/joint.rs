@@ -18,6 +18,8 @@ use crate::{cluster::Cluster, error::ApiError};
 #[derive(Clone)]
 pub struct Joint<K> {
     cluster: Cluster,
+    /// What they are narrowed to, if they are.
+    fields: Option<Arc<str>>,
     rounds: Arc<Mutex<Rounds<K>>>,
 }
 
@@ -53,7 +55,16 @@ impl<K: Kind> Joint<K> {
     pub fn new(cluster: Cluster) -> Self {
         Self {
             cluster,
+            fields: None,
             rounds: Arc::default(),
+        }
+    }
+
+    /// Reads from there what matches a field selector, such as `spec.nodeName=a`.
+    pub fn matching(cluster: Cluster, fields: &str) -> Self {
+        Self {
+            fields: Some(fields.into()),
+            ..Self::new(cluster)
         }
     }
 
@@ -69,7 +80,11 @@ impl<K: Kind> Joint<K> {
         if last.serves < place {
             // Whoever has asked by now did so before the request leaves.
             let serves = round.asked.load(Ordering::SeqCst);
-            let answer = self.cluster.list(namespace).await.map(Arc::new);
+            let answer = match &self.fields {
+                Some(fields) => self.cluster.list_where(namespace, fields).await,
+                None => self.cluster.list(namespace).await,
+            };
+            let answer = answer.map(Arc::new);
             *last = Last { serves, answer };
         }
         match &last.answer {

@@ -294,16 +294,16 @@ pub enum Extent {
     /// All of them.
     Whole,
     /// As many as this, chosen by the seed; all of them where the environment says
-    /// `ORLOP_SIM=whole`.
+    /// `ORLOP_SIM=whole`, and more where it says `ORLOP_SIM=100`.
     Sample(usize),
 }
 
 impl Extent {
     fn choose(self, seed: u64, mut plans: Vec<Plan>) -> Vec<Plan> {
-        let whole = std::env::var_os("ORLOP_SIM").is_some_and(|extent| extent == "whole");
-        if let (Self::Sample(most), false) = (self, whole) {
+        let said = std::env::var("ORLOP_SIM").unwrap_or_default();
+        if let (Self::Sample(most), false) = (self, said == "whole") {
             fastrand::Rng::with_seed(seed).shuffle(&mut plans);
-            plans.truncate(most);
+            plans.truncate(said.parse().unwrap_or(most).max(most));
         }
         plans
     }

@@ -208,6 +208,16 @@ impl Witness {
         self.judge(|objects, _| rules::attach(objects, id, node));
     }
 
+    /// A volume is about to be mounted on a node.
+    pub fn before_stage(&self, id: &str, node: &str) {
+        self.judge(|objects, _| rules::stage(objects, id, node));
+    }
+
+    /// A container of a pod is about to start.
+    pub fn before_start(&self, uid: &str) {
+        self.judge(|objects, _| rules::start(objects, uid));
+    }
+
     /// A volume is about to be taken from a pod.
     pub fn before_unpublish(&self, path: &str) {
         self.judge(|_, facts| rules::unpublish(facts, path));

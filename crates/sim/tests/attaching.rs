@@ -142,6 +142,35 @@ fn a_volume_leaves_a_deleted_node_whatever_goes_wrong() {
     }
 }
 
+/// The node's object is deleted while its pod runs, and made anew by the node itself.
+fn made_anew() -> Scenario {
+    Scenario::new("a node is made anew", |user| {
+        Box::pin(async move {
+            user.class("Immediate", "Delete").await;
+            user.claim("data").await;
+            user.until_bound("data").await?;
+            user.pod_on("web", "data", "node-1").await;
+            user.until_running("web").await?;
+            user.delete_node("node-1").await;
+            user.until("the node says again what it uses", |objects| {
+                let node = objects.nodes.get("node-1");
+                node.is_some_and(|node| !node.status.volumes_in_use.is_empty())
+            })
+            .await?;
+            user.delete_pod("web").await;
+            user.delete_claim("data").await;
+            user.until_all_gone().await
+        })
+    })
+}
+
+#[test]
+fn a_node_that_is_made_anew_says_again_what_it_uses() {
+    for (_, strikes) in FAULTS {
+        sweep(&made_anew(), SEED, strikes, Extent::Sample(2)).must_hold();
+    }
+}
+
 #[test]
 fn one_name_may_live_three_times_whatever_goes_wrong() {
     for (_, strikes) in FAULTS {

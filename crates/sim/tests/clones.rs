@@ -5,9 +5,10 @@ use std::time::Duration;
 use orlop_csi::Method;
 use orlop_model::well_known::CLONE_PROTECTION;
 use orlop_sim::driver::Trouble;
-use orlop_sim::faults::Plan;
+use orlop_sim::faults::{Fault, Member, Plan};
 use orlop_sim::run::{Extent, Scenario, run, sweep};
 use orlop_sim::strikes::{crashes_at_effects, errors};
+use orlop_sim::wire::Call;
 use tonic::Code;
 
 const SEED: u64 = 31;
@@ -99,4 +100,32 @@ fn a_clone_whose_answer_is_lost_is_found_and_undone() {
             report.trace
         );
     }
+}
+
+/// The copy goes while its source is being kept for it: whoever lets the source go may have looked
+/// just before.
+#[test]
+fn a_source_is_free_again_whenever_its_copy_is_forgotten() {
+    let scenario = Scenario::new("a copy that is forgotten", |user| {
+        Box::pin(async move {
+            user.class("Immediate", "Delete").await;
+            user.claim("data").await;
+            user.clone_of("copy", "data").await;
+            user.wait(Duration::from_secs(40)).await;
+            user.clear().await;
+            user.until_all_gone().await
+        })
+    })
+    .meddling(|user| {
+        Box::pin(async move {
+            user.delete_claim("copy").await;
+            Ok(())
+        })
+    });
+    let meddled = |member, _: &Call| match member {
+        Member::Provisioner => vec![Fault::Meddled],
+        _ => Vec::new(),
+    };
+    // One of the seeds with which the two meet.
+    sweep(&scenario, 71, meddled, Extent::Whole).must_hold();
 }

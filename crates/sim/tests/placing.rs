@@ -7,7 +7,7 @@ use orlop_model::{
     Claim, CsiDriver, CsiStorageCapacity, Key, Pod, StorageClass, Volume, VolumePhase, well_known,
 };
 use orlop_sim::driver;
-use orlop_sim::faults::Plan;
+use orlop_sim::faults::{Fault, Member, Phase, Plan};
 use orlop_sim::run::{Extent, Scenario, run, sweep};
 use orlop_sim::strikes::{self, Strikes};
 use orlop_sim::user::{Stuck, User};
@@ -182,13 +182,9 @@ fn second_thoughts() -> Scenario {
 }
 
 fn each(strikes: Strikes) {
-    led(&[all_or_none(), one_room(), second_thoughts()], strikes);
-}
-
-fn led(stories: &[Scenario], strikes: Strikes) {
     let mut wrong = Vec::new();
-    for scenario in stories {
-        let sweep = sweep(scenario, SEED, strikes, SOME);
+    for scenario in [all_or_none(), one_room(), second_thoughts()] {
+        let sweep = sweep(&scenario, SEED, strikes, SOME);
         println!("{}: {} runs", sweep.reference.replay, sweep.runs);
         wrong.extend(sweep.wrong());
     }
@@ -218,11 +214,20 @@ fn pods_get_all_they_need_or_nothing_however_late_the_news() {
     });
 }
 
-/// Without `second_thoughts`: there the node sometimes leaves the empty folder of a pod that was
-/// deleted while its volume was mounted (seed 29, scheduler at call 26: deposed Before).
 #[test]
 fn pods_get_all_they_need_or_nothing_though_an_old_leader_goes_on() {
-    led(&[all_or_none(), one_room()], strikes::successions);
+    each(strikes::successions);
+}
+
+/// The volume's turn was looking up what the driver needs when its pod gave it up and left.
+#[test]
+fn nothing_is_mounted_for_a_pod_that_has_left_meanwhile() {
+    let deposed = Plan::one(Member::Scheduler, 26, Fault::Deposed(Phase::Before));
+    for plan in [Plan::calm(), deposed] {
+        let report = run(&second_thoughts(), &plan, SEED);
+        let complaints = report.complaints("");
+        assert!(complaints.is_empty(), "{complaints:#?}\n{}", report.trace);
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! wanted:  volumes ready -> init containers, one after the other -> containers
+//! missing: the API server is asked -> wanted, or ending
 //! ending:  terminate -> (deadline) kill -> volumes released -> folder removed -> deleted
 //! ```
 //! Volumes are released only when no container runs: what a pod may still use is never
@@ -30,6 +31,8 @@ pub(super) struct View {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Life {
     Wanted,
+    /// No pod that the watch shows; but that may be behind.
+    Missing,
     Ending {
         /// When what still runs is killed.
         deadline: Timestamp,
@@ -87,6 +90,8 @@ pub(super) enum Step {
     Rest,
     /// Nothing before this moment, unless something happens.
     Until(Timestamp),
+    /// Ask the API server itself whether the pod is gone.
+    FindOut,
     SetUpVolumes,
     RenewTokens,
     MeasureVolumes,
@@ -101,6 +106,7 @@ pub(super) enum Step {
 pub(super) fn decide(view: &View) -> Step {
     match view.life {
         Life::Ending { deadline, then } => end(view, deadline, then),
+        Life::Missing => Step::FindOut,
         Life::Wanted if verdict(view).is_some() => end(view, view.now, Then::Keep),
         Life::Wanted => match bring(view) {
             Step::SetUpVolumes => Step::SetUpVolumes,
@@ -407,6 +413,23 @@ mod tests {
         assert_eq!(decide(&view), Step::Rest);
         view.volumes = VolumesNow::Released;
         assert_eq!(decide(&view), Step::RemoveFolder(Then::RemoveAndDelete));
+    }
+
+    #[test]
+    fn nothing_is_taken_from_a_pod_that_is_only_missing() {
+        for volumes in [
+            VolumesNow::NotReady,
+            VolumesNow::Ready,
+            VolumesNow::Releasing,
+            VolumesNow::Released,
+        ] {
+            for now in [Now::Absent, Now::Running(Nothing), ended(0)] {
+                let mut view = view(Never, &[], &[now]);
+                view.life = Life::Missing;
+                view.volumes = volumes;
+                assert_eq!(decide(&view), Step::FindOut, "{volumes:?} {now:?}");
+            }
+        }
     }
 
     #[test]

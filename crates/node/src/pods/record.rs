@@ -39,7 +39,9 @@ pub(super) struct Record {
     /// What was last said of that wait.
     pub(super) volumes_said: Option<String>,
     pub(super) released: bool,
-    /// When the pod was first seen to be gone from the API server.
+    /// Whether the API server itself was asked if the pod is there, and said so.
+    pub(super) confirmed: bool,
+    /// When the API server said that the pod is gone.
     pub(super) gone_since: Option<Timestamp>,
     /// Why the pod does not get on, for its status.
     pub(super) trouble: Option<String>,

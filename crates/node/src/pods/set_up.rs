@@ -12,6 +12,7 @@ use orlop_model::well_known::PVC_PROTECTION;
 use orlop_model::{Claim, ClaimPhase, Key, Pod, Volume, VolumeMode};
 use orlop_runtime::{ApiError, EventType, Outcome};
 
+use super::presence::Presence;
 use super::record::{Place, State};
 use super::waiting::{self, Wait};
 use super::{Pods, later, until};
@@ -93,7 +94,13 @@ impl Pods {
             };
             (name, self.place(uid, pod, name, wants).await)
         });
-        for (name, placed) in join_all(placing).await {
+        let (placed, presence) = tokio::join!(join_all(placing), self.presence(uid, pod));
+        match presence {
+            Presence::There => {}
+            Presence::Gone => return None,
+            Presence::Unclear => return Some(Outcome::Retry),
+        }
+        for (name, placed) in placed {
             match placed {
                 Ok(Place::At(_)) => {}
                 Ok(Place::Csi { key, .. }) => {

@@ -227,10 +227,7 @@ impl Volumes {
         before: Option<Hold>,
     ) -> Result<(), Cause> {
         let Published {
-            key,
-            shape,
-            pod,
-            volume,
+            key, shape, pod, ..
         } = *published;
         let driver = self.driver(key)?;
         let info = driver.info().await?;
@@ -272,20 +269,12 @@ impl Volumes {
             secrets,
             volume_context,
         };
-        self.announce_publication(published, want.lifetime, want.label.as_deref())?;
         // Asking again takes nothing away: whatever becomes of it, the pod has its volume.
         let again = before == Some(Hold::Certain);
-        self.note(key, |device| {
-            if !again {
-                let publication = Publication::maybe(volume.to_owned());
-                device.publications.insert(pod.clone(), publication);
-                device.label = want.label.clone();
-            }
-            // A device's checkpoint is one for staging and publishing.
-            if matches!(shape, Shape::Block { .. }) && device.staging.is_none() {
-                device.staging = Some(Hold::Uncertain);
-            }
-        });
+        if !self.begin_publication(published, want, again) {
+            return Ok(());
+        }
+        self.announce_publication(published, want.lifetime, want.label.as_deref())?;
         match driver.node_publish_volume(request).await {
             Ok(_) => {
                 self.map(published).await?;
@@ -319,6 +308,35 @@ impl Volumes {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Notes that the volume may be in the pod from now on, unless the pod has given it up while all
+    /// else was looked up: who finds nothing of it in the pod removes the pod's folder, and nothing
+    /// is written there afterwards.
+    fn begin_publication(&self, published: &Published<'_>, want: &Want, again: bool) -> bool {
+        let Published {
+            key,
+            shape,
+            pod,
+            volume,
+        } = *published;
+        let mut state = self.state();
+        let Some(device) = state.devices.get_mut(key) else {
+            return false;
+        };
+        if !device.wants.contains_key(pod) {
+            return false;
+        }
+        if !again {
+            let publication = Publication::maybe(volume.to_owned());
+            device.publications.insert(pod.clone(), publication);
+            device.label = want.label.clone();
+        }
+        // A device's checkpoint is one for staging and publishing.
+        if matches!(shape, Shape::Block { .. }) && device.staging.is_none() {
+            device.staging = Some(Hold::Uncertain);
+        }
+        true
     }
 
     /// When the driver wants to be asked again for what is published now.

@@ -106,6 +106,18 @@ fn a_scan_goes_in_order_within_its_prefix_and_stops_when_told() {
 }
 
 #[test]
+fn what_is_told_to_be_gone_is_not_brought_back_by_a_watch_that_is_behind() {
+    let cache = Cache::<Pod>::new();
+    let mut old = pod("a", 5, "n1");
+    old.metadata.uid = "0a1b2c3d-4e5f-6789-abcd-ef0123456789".to_owned();
+    cache.end_of(&old.metadata.uid);
+    cache.put(&Arc::new(old));
+    assert!(cache.is_empty());
+    cache.put(&shared("a", 6, "n1"));
+    assert_eq!(cache.len(), 1, "another of its name");
+}
+
+#[test]
 fn what_nothing_holds_any_more_is_gone_for_good() {
     let cache = Cache::<Pod>::new();
     let uid = "0a1b2c3d-4e5f-6789-abcd-ef0123456789";

@@ -22,9 +22,10 @@ struct Slow {
 impl Slow {
     fn joint(&self) -> Joint<VolumeAttachment> {
         let server = self.clone();
-        let service = service_fn(move |_: Request<Body>| {
+        let service = service_fn(move |request: Request<Body>| {
             let server = server.clone();
             async move {
+                let query = request.uri().query().unwrap_or_default().to_owned();
                 server.lists.fetch_add(1, Ordering::SeqCst);
                 let objects = server.objects.load(Ordering::SeqCst);
                 sleep(Duration::from_secs(1)).await;
@@ -37,12 +38,17 @@ impl Slow {
                         "spec": {"attacher": "d", "nodeName": "n", "source": {}},
                     })
                 };
-                let items: Vec<_> = (0..objects).map(item).collect();
+                let narrowed = u64::from(query == "fieldSelector=spec.nodeName%3Dn");
+                let items: Vec<_> = (narrowed..objects).map(item).collect();
                 let list = json!({"metadata": {"resourceVersion": "1"}, "items": items});
                 Ok(Response::new(Body::from(list.to_string().into_bytes())))
             }
         });
         Joint::new(Cluster::new(kube::Client::new(service, "default")))
+    }
+
+    fn narrowed(&self) -> Joint<VolumeAttachment> {
+        Joint::matching(self.joint().cluster, "spec.nodeName=n")
     }
 }
 
@@ -77,6 +83,14 @@ async fn nobody_gets_an_answer_that_is_older_than_their_question() {
     server.objects.store(1, Ordering::SeqCst);
     let late = joint.list(None).await.unwrap().len();
     assert_eq!((early.await.unwrap(), late), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_may_be_of_what_matches_alone() {
+    let server = Slow::default();
+    server.objects.store(3, Ordering::SeqCst);
+    assert_eq!(server.joint().list(None).await.unwrap().len(), 3);
+    assert_eq!(server.narrowed().list(None).await.unwrap().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

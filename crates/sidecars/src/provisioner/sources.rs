@@ -298,7 +298,10 @@ pub(super) fn feed(
                     let waiting = needed.get(&origin);
                     waiting.iter().for_each(|claim| wake_claim.add(claim.key()));
                 }
-                if new.metadata.has_finalizer(CLONE_PROTECTION) && old.is_none() {
+                // The claim that it was put on for may have gone while it was: then nothing else
+                // tells of it.
+                let kept = |claim: &Claim| claim.metadata.has_finalizer(CLONE_PROTECTION);
+                if kept(new) && !old.is_some_and(|old| kept(old)) {
                     wake.add(Origin::Claim(Kind::key(&***new)));
                 }
                 (old.and_then(|old| source::needed(old)), source::needed(new))

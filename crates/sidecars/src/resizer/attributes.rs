@@ -100,6 +100,7 @@ impl Attributes {
             Step::Wait { class } => self.wait(claim, class).await,
             Step::Refuse { class } => self.refuse(claim, class).await,
             Step::Cancel => self.cancel(claim).await,
+            Step::Settle { class } => self.conclude(claim, class).await,
             Step::Modify(goal) => self.modify(claim, goal).await,
         }
     }
@@ -258,8 +259,13 @@ impl Attributes {
             return Ok(AGAIN);
         }
         self.volumes.absorb(told);
+        self.conclude(claim, goal.name).await
+    }
+
+    /// Says on the claim that it has a class.
+    async fn conclude(&self, claim: &Claim, class: &str) -> Result<Outcome, ApiError> {
         let status = json!({
-            "currentVolumeAttributesClassName": goal.name,
+            "currentVolumeAttributesClassName": class,
             "modifyVolumeStatus": null,
             "conditions": [resize::gone(MODIFYING), resize::gone(MODIFY_ERROR)],
         });
@@ -268,9 +274,8 @@ impl Attributes {
         };
         self.setbacks.forget(&claim.key());
         let message = format!(
-            "external resizer modified volume {} with vac {} successfully",
+            "external resizer modified volume {} with vac {class} successfully",
             claim.key(),
-            goal.name
         );
         self.desk
             .say(&claim, EventType::Normal, "VolumeModifySuccessful", message);

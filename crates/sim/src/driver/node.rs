@@ -74,6 +74,7 @@ impl proto::node_server::Node for NodeSide {
             if !Path::new(path).is_dir() {
                 driver.blame(format!("the staging folder {path} of {id} was not made"));
             }
+            driver.witness.before_stage(id, &side.node);
             backend.stage(side.spot(id, path))?;
             Ok(proto::NodeStageVolumeResponse {})
         };

@@ -234,6 +234,27 @@ pub(super) fn claim_size(
     breaches
 }
 
+/// I25: a node says that it uses a volume before it does.
+pub(super) fn stage(objects: &Objects, id: &str, node: &str) -> Vec<Breach> {
+    let name = well_known::unique_volume_name(driver::NAME, id);
+    match objects.nodes.get(node) {
+        Some(says) if !says.status.volumes_in_use.contains(&name) => breach(
+            "I25",
+            format!("NodeStageVolume {id} on {node}, which doesn't say that it uses it"),
+        ),
+        // One whose object was deleted has nowhere to say it.
+        _ => Vec::new(),
+    }
+}
+
+/// I30: nothing is started of a pod that is gone.
+pub(super) fn start(objects: &Objects, uid: &str) -> Vec<Breach> {
+    match objects.pods.values().any(|pod| pod.metadata.uid == uid) {
+        true => Vec::new(),
+        false => breach("I30", format!("a container of {uid} starts, which is gone")),
+    }
+}
+
 /// I08: nothing is taken from a pod that runs.
 pub(super) fn unpublish(facts: &Facts, path: &str) -> Vec<Breach> {
     match facts.running.iter().find(|uid| path.contains(uid.as_str())) {

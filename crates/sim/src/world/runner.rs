@@ -82,6 +82,7 @@ impl Runner for FakeRunner {
                     started_at: self.clock.now_seconds(),
                     finish: Arc::new(watch::Sender::new(None)),
                 };
+                self.witness.before_start(id.pod.as_str());
                 self.witness.pod_runs(id.pod.as_str(), true);
                 if id.container == SCRUBBER {
                     let scrubber = container.clone();

@@ -30,6 +30,8 @@ pub(super) enum Step<'a, Class> {
     Refuse { class: &'a str },
     /// Take back what can't be and is no longer asked for.
     Cancel,
+    /// Say on the claim what the volume tells already: the change is made.
+    Settle { class: &'a str },
     /// Put the class on record if it isn't, and change the volume.
     Modify(Goal<'a, Class>),
     /// The driver said that it can't be: ask again after this long.
@@ -94,6 +96,12 @@ where
         }
         (_, Some(asked)) => asked,
     };
+    // Nothing keeps a claim that goes: a call that is only made once more could come after the
+    // record of it is gone, and find the volume being deleted.
+    let told = volume.spec.volume_attributes_class_name.as_deref();
+    if claim.metadata.is_deleting() && told == Some(name) && has != Some(name) {
+        return Step::Settle { class: name };
+    }
     if let Some(setback) = &view.setback
         && setback.goal == name
         && setback.verdict == Verdict::Infeasible

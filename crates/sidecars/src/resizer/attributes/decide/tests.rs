@@ -56,6 +56,7 @@ fn decided_with(told: Option<&str>, claim: &Claim, setback: Option<Setback<Strin
         Step::Wait { class } => format!("wait for {class}"),
         Step::Refuse { class } => format!("refuse {class}"),
         Step::Cancel => "cancel".into(),
+        Step::Settle { class } => format!("settle {class}"),
         Step::Later(_) => "later".into(),
         Step::Modify(goal) => match goal.intent {
             Intent::ToRecord => format!("record {}", goal.name),
@@ -63,6 +64,35 @@ fn decided_with(told: Option<&str>, claim: &Claim, setback: Option<Setback<Strin
             Intent::ToRepair => format!("repair {}", goal.name),
         },
     }
+}
+
+#[test]
+fn a_change_that_the_volume_tells_of_is_not_made_again_for_a_claim_that_goes() {
+    let (gold, silver) = (Some("gold"), Some("silver"));
+    let progress = Some(("InProgress", "gold"));
+    let going = |has| {
+        let mut claim = claim(gold, has, progress);
+        claim.metadata.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
+        claim
+    };
+    for (told, has, step) in [
+        (gold, None, "settle gold"),
+        (gold, silver, "settle gold"),
+        // A call for another class may have come in between.
+        (gold, gold, "repeat gold"),
+        (silver, silver, "repeat gold"),
+        (None, None, "repeat gold"),
+    ] {
+        assert_eq!(
+            decided_with(told, &going(has), None),
+            step,
+            "{told:?} {has:?}"
+        );
+    }
+    assert_eq!(
+        decided_with(gold, &claim(gold, None, progress), None),
+        "repeat gold"
+    );
 }
 
 #[test]
