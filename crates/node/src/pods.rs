@@ -226,7 +226,7 @@ impl Pods {
                     self.ask(uid, pod.as_deref(), &names, Asked::Kill);
                     None
                 }
-                Step::ReleaseVolumes => self.release(uid).await,
+                Step::ReleaseVolumes => self.release(uid, pod.as_deref()).await,
                 Step::RemoveFolder(then) => Some(self.remove(uid, pod.as_deref(), then).await),
             };
             if let Some(outcome) = settled {

@@ -55,6 +55,14 @@ const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 
 type Channel = tonic::transport::Channel;
 
+/// How much a runtime shall tell of a container. It takes it long to write down everything.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Words {
+    Few,
+    /// Its process too.
+    Many,
+}
+
 /// Runs containers by a container runtime.
 #[derive(Clone)]
 pub struct CriRunner {
@@ -166,10 +174,14 @@ impl CriRunner {
         Ok(listed.into_iter().find(is_it))
     }
 
-    async fn status(&self, id: &str) -> Result<api::ContainerStatusResponse, CriError> {
+    async fn status(
+        &self,
+        id: &str,
+        words: Words,
+    ) -> Result<api::ContainerStatusResponse, CriError> {
         let request = api::ContainerStatusRequest {
             container_id: id.to_owned(),
-            verbose: true,
+            verbose: words == Words::Many,
         };
         ask(
             "tell how a container is",
@@ -192,7 +204,7 @@ impl CriRunner {
         let Some(container) = self.container(id).await? else {
             return Ok(Found::Nothing);
         };
-        let found = match self.status(&container.id).await {
+        let found = match self.status(&container.id, Words::Few).await {
             Err(error) if error.is_gone() => return Ok(Found::Nothing),
             other => other?,
         };
@@ -609,6 +621,22 @@ impl Runner for CriRunner {
                 of.insert(metadata.attempt);
             }
             Ok(attempts)
+        })
+    }
+
+    fn end_pod<'a>(&'a self, pod: &'a PodUid) -> Work<'a, Result<(), RunnerError>> {
+        Box::pin(async move {
+            let listed = self.containers(owned(&[(POD_UID, pod.as_str())])).await;
+            let listed = listed.map_err(failed("list the containers of", pod))?;
+            let ended = |container: &api::Container| {
+                container.state() == api::ContainerState::ContainerExited
+            };
+            // A sandbox takes all that is in it with it.
+            if listed.iter().all(ended) {
+                Ok(())
+            } else {
+                self.stop_pod(pod).await
+            }
         })
     }
 
