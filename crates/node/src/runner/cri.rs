@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use orlop_host::sandbox::{Below, ContainerSpec, Mount, Privilege, Propagation, Writable};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tonic::{Code, Status};
 use tracing::warn;
@@ -69,6 +70,9 @@ pub struct CriRunner {
     layout: Layout,
     runtime: RuntimeServiceClient<Channel>,
     images: ImageServiceClient<Channel>,
+    /// Removing costs the runtime as much processor time as running, and no volume waits for it: a
+    /// little at a time, so that what volumes wait for has its share.
+    removals: Arc<Semaphore>,
 }
 
 /// Why the runtime did not do what it was asked to.
@@ -131,10 +135,13 @@ impl CriRunner {
     /// In words.
     pub async fn connect(endpoint: &str, layout: Layout) -> Result<Self, String> {
         let channel = orlop_csi::client::channel(endpoint).map_err(|error| error.to_string())?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let runner = Self {
             layout,
             runtime: RuntimeServiceClient::new(channel.clone()),
             images: ImageServiceClient::new(channel),
+            // Half of the time it waits itself.
+            removals: Arc::new(Semaphore::new(cores * 2)),
         };
         let request = api::VersionRequest {
             version: "0.1.0".to_owned(),
@@ -191,6 +198,8 @@ impl CriRunner {
     }
 
     async fn remove_container(&self, id: String) -> Result<(), CriError> {
+        // The semaphore is never closed.
+        let _turn = self.removals.acquire().await;
         let request = api::RemoveContainerRequest { container_id: id };
         let removed = ask(
             "remove a container",
@@ -662,6 +671,7 @@ impl Runner for CriRunner {
                     pod_sandbox_id: sandbox.id,
                 };
                 let mut runtime = self.runtime();
+                let _turn = self.removals.acquire().await;
                 let done = ask("remove a sandbox", runtime.remove_pod_sandbox(request)).await;
                 gone(done.map(drop)).map_err(failed())?;
             }
