@@ -11,7 +11,9 @@ use serde::Deserialize;
 use tracing::warn;
 
 use super::super::Finish;
-use super::{CriContainer, CriError, Words, api, finish};
+use super::call::CriError;
+use super::container::CriContainer;
+use super::{Words, api, finish};
 use crate::words::chain;
 
 /// How soon a runtime is asked again that does not answer, or has not noticed yet.
