@@ -17,7 +17,7 @@ use super::crashes::{
     what_dead_pods_left_is_cleared_and_nothing_behind_a_mount_is_touched,
 };
 use super::cri::{
-    pods_are_containers_of_a_container_runtime,
+    a_node_that_stops_leaves_no_sandbox_running, pods_are_containers_of_a_container_runtime,
     volumes_of_pods_that_end_do_not_wait_for_their_sandboxes,
 };
 use super::csi::{
@@ -117,6 +117,7 @@ cases![
     a_flexvolume_is_made_larger_by_its_driver,
     pods_are_containers_of_a_container_runtime,
     volumes_of_pods_that_end_do_not_wait_for_their_sandboxes,
+    a_node_that_stops_leaves_no_sandbox_running,
     a_local_disk_is_formatted_if_it_is_empty_and_mounted_once,
     a_change_of_a_config_map_reaches_all_its_pods,
 ];

@@ -229,3 +229,33 @@ pub(crate) async fn volumes_of_pods_that_end_do_not_wait_for_their_sandboxes() {
     world.expect_clean().await;
     assert_eq!(containerd.containers(), 0);
 }
+
+pub(crate) async fn a_node_that_stops_leaves_no_sandbox_running() {
+    let Some(containerd) = Containerd::start() else {
+        return;
+    };
+    let mut world = World::new(false).await;
+    world.kill_node();
+    let root = world.node_root();
+    world.start_node_with(runner(&containerd, &root).await);
+    for name in ["stays", "goes"] {
+        let spec = with_volumes("exec sleep 600", &json!([]));
+        world.pod_of_images(name, spec).await;
+        world.pod_until(name, is_running).await;
+    }
+    // On its way out when the node is told to stop, wherever on its way that finds it.
+    let key = Key::namespaced("default", "goes");
+    let asked = world.cluster.delete::<Pod>(&key, &Default::default()).await;
+    asked.expect("asked for");
+    world.stop_all_pods().await;
+    let left = containerd.ctr(&["tasks", "list", "-q"]).stdout;
+    assert!(left.is_empty(), "{}", String::from_utf8_lossy(&left));
+
+    // The next one goes on from there.
+    world.kill_node();
+    world.start_node_with(runner(&containerd, &root).await);
+    world.until::<Pod>(&key, |pod| pod.is_none()).await;
+    world.delete("stays").await;
+    world.expect_clean().await;
+    assert_eq!(containerd.containers(), 0);
+}
