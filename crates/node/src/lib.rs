@@ -50,8 +50,9 @@ pub use runner::{
     Runner, RunnerError, RunningContainer,
 };
 
-/// Pods that are worked on at the same time.
-const PODS_AT_ONCE: usize = 32;
+/// Pods that are worked on at the same time. Much of a turn may be spent waiting for a container
+/// runtime that takes the remains of one pod away, while another's volumes could go.
+const PODS_AT_ONCE: usize = 128;
 /// Volumes: most of a turn is spent waiting for a driver, and one that hangs keeps its turns.
 const VOLUMES_AT_ONCE: usize = 256;
 

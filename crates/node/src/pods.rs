@@ -151,6 +151,14 @@ impl Pods {
         self.parts.volumes.look_at_all(None);
         // The sender lives in `self`, so the wait can't fail.
         let _ = progress.wait_for(|_| self.is_stopped()).await;
+        // Of pods that were about to be removed this would have gone with the rest.
+        let known: Vec<PodUid> = self.records().keys().cloned().collect();
+        for uid in known {
+            if let Err(error) = self.parts.runner.stop_pod(&uid).await {
+                let error = crate::words::chain(&error);
+                warn!(pod_uid = %uid, error, "could not stop a pod's sandbox");
+            }
+        }
     }
 
     fn is_stopped(&self) -> bool {
@@ -227,7 +235,7 @@ impl Pods {
                     self.ask(uid, pod.as_deref(), &names, Asked::Kill);
                     None
                 }
-                Step::ReleaseVolumes => self.release(uid).await,
+                Step::ReleaseVolumes => self.release(uid, pod.as_deref()).await,
                 Step::RemoveFolder(then) => Some(self.remove(uid, pod.as_deref(), then).await),
             };
             if let Some(outcome) = settled {

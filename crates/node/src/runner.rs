@@ -172,12 +172,18 @@ pub trait Runner: Send + Sync + 'static {
     /// All attempts on record of a pod, by container.
     fn attempts<'a>(&'a self, pod: &'a PodUid) -> Work<'a, Result<Attempts, RunnerError>>;
 
+    /// Makes sure that nothing runs of a pod whose containers on record have ended: one whose start
+    /// was given up may have come to run all the same.
+    fn end_pod<'a>(&'a self, _pod: &'a PodUid) -> Work<'a, Result<(), RunnerError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Stops what a pod's containers share, once they have ended.
     fn stop_pod<'a>(&'a self, _pod: &'a PodUid) -> Work<'a, Result<(), RunnerError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Forgets what a pod's containers shared, once they are removed.
+    /// Stops and forgets what a pod's containers shared, once they are removed.
     fn remove_pod<'a>(&'a self, _pod: &'a PodUid) -> Work<'a, Result<(), RunnerError>> {
         Box::pin(std::future::ready(Ok(())))
     }

@@ -123,13 +123,24 @@ async fn a_config_maps_change_reaches_five_hundred_pods_folders_within_a_second(
     for text in ["after", "later"] {
         let patch = Patch::Merge(json!({"data": {"key": text}}));
         let key = Key::namespaced("default", "conf");
-        let began = Instant::now();
+        let (began, used) = (Instant::now(), processor());
         let changed = cluster.patch::<ConfigMap>(&key, &patch).await;
         changed.expect("changed");
         all_show(&files, text, PROMISED * SLACK).await;
-        println!("{PODS} pods show it after {:?}", began.elapsed());
+        // On a machine that does something else besides, the second figure says more.
+        println!(
+            "{PODS} pods show it after {:?}, processor {:?}",
+            began.elapsed(),
+            processor() - used
+        );
     }
     process.kill();
+}
+
+/// What API server, node and this test have used of all cores.
+fn processor() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// Waits until all files have a text.

@@ -15,12 +15,19 @@ use crate::words::chain;
 use crate::workers::Errand;
 
 impl Pods {
-    pub(super) async fn release(&self, uid: &PodUid) -> Option<Outcome> {
+    pub(super) async fn release(&self, uid: &PodUid, pod: Option<&Pod>) -> Option<Outcome> {
         if let Err(error) = self.let_go(uid).await {
-            warn!(pod_uid = %uid, error, "could not stop a pod's sandbox");
+            warn!(pod_uid = %uid, error, "could not end all that a pod ran");
             return Some(Outcome::Retry);
         }
         self.parts.volumes.release(uid);
+        // What containers shared holds no volume. Of a pod that goes it is ended with its removal, so
+        // that its volumes, which others may wait for, are not kept waiting by it.
+        let stays = pod.is_some_and(|pod| !pod.metadata.is_deleting());
+        if stays && let Err(error) = self.parts.runner.stop_pod(uid).await {
+            warn!(pod_uid = %uid, error = chain(&error), "could not stop a pod's sandbox");
+            return Some(Outcome::Retry);
+        }
         if let Err(error) = self.tear_down(uid).await {
             warn!(pod_uid = %uid, error, "could not take a pod's volumes away");
             return Some(Outcome::Retry);
@@ -37,8 +44,8 @@ impl Pods {
 
     /// Ends what holds on to the pod's volumes beside its containers.
     async fn let_go(&self, uid: &PodUid) -> Result<(), String> {
-        let stopped = self.parts.runner.stop_pod(uid).await;
-        stopped.map_err(|error| chain(&error))?;
+        let ended = self.parts.runner.end_pod(uid).await;
+        ended.map_err(|error| chain(&error))?;
         if !self.parts.layout.subpaths(uid).exists() {
             return Ok(());
         }

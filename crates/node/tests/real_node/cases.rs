@@ -16,7 +16,10 @@ use super::crashes::{
     the_role_may_be_killed_at_every_call_to_the_driver,
     what_dead_pods_left_is_cleared_and_nothing_behind_a_mount_is_touched,
 };
-use super::cri::pods_are_containers_of_a_container_runtime;
+use super::cri::{
+    a_node_that_stops_leaves_no_sandbox_running, pods_are_containers_of_a_container_runtime,
+    volumes_of_pods_that_end_do_not_wait_for_their_sandboxes,
+};
 use super::csi::{
     a_driver_gets_what_it_asks_for_and_is_asked_again,
     a_driver_that_is_upgraded_and_rolled_back_is_called_where_it_is,
@@ -113,6 +116,8 @@ cases![
     two_flexvolumes_of_one_name_are_not_taken_for_one,
     a_flexvolume_is_made_larger_by_its_driver,
     pods_are_containers_of_a_container_runtime,
+    volumes_of_pods_that_end_do_not_wait_for_their_sandboxes,
+    a_node_that_stops_leaves_no_sandbox_running,
     a_local_disk_is_formatted_if_it_is_empty_and_mounted_once,
     a_change_of_a_config_map_reaches_all_its_pods,
 ];

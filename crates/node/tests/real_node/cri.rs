@@ -118,6 +118,12 @@ pub(crate) async fn pods_are_containers_of_a_container_runtime() {
         .await;
     let ended = first(&failed).state.terminated.clone().expect("it ended");
     assert_eq!((ended.exit_code, ended.reason.as_str()), (3, "Error"));
+    let until = Instant::now() + Duration::from_secs(20);
+    while !containerd.ctr(&["tasks", "list", "-q"]).stdout.is_empty() {
+        assert!(Instant::now() < until, "its sandbox runs on");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(containerd.containers(), 2, "it is kept, sandbox and all");
     world.delete("fails").await;
     world
         .pod_of_images("again", with_volumes("sleep 0.2; exit 1", &json!([])))
@@ -151,4 +157,105 @@ pub(crate) async fn pods_are_containers_of_a_container_runtime() {
     assert_eq!(containerd.containers(), 0);
     let key = Key::namespaced("default", "nowhere");
     world.until::<Pod>(&key, |pod| pod.is_none()).await;
+}
+
+/// How many pods end at once; more, to measure it: `ORLOP_CRI_PODS=10`.
+fn crowd() -> usize {
+    let asked = std::env::var("ORLOP_CRI_PODS");
+    asked.ok().and_then(|n| n.parse().ok()).unwrap_or(2)
+}
+
+pub(crate) async fn volumes_of_pods_that_end_do_not_wait_for_their_sandboxes() {
+    let Some(containerd) = Containerd::start() else {
+        return;
+    };
+    let mut world = World::new(false).await;
+    world.kill_node();
+    let root = world.node_root();
+    world.start_node_with(runner(&containerd, &root).await);
+    let pods = crowd();
+    let names = |n: usize| (format!("p{n}"), [format!("c{n}-a"), format!("c{n}-b")]);
+    for n in 0..pods {
+        let (pod, claims) = names(n);
+        for claim in &claims {
+            world.claim(claim, "Filesystem").await;
+        }
+        let volumes: Vec<Value> = ["a", "b"]
+            .iter()
+            .zip(&claims)
+            .map(|(name, claim)| json!({"name": name, "persistentVolumeClaim": {"claimName": claim}}))
+            .collect();
+        let script = "trap \"exit 0\" TERM; sleep 1000000 & wait";
+        let mut spec = with_volumes(script, &json!(volumes));
+        spec["terminationGracePeriodSeconds"] = json!(5);
+        world.pod_of_images(&pod, spec).await;
+    }
+    for n in 0..pods {
+        world.pod_until(&names(n).0, is_running).await;
+    }
+    let mounted = || {
+        let table = orlop_host::MountTable::read().expect("the mount table");
+        table
+            .beneath(&root)
+            .filter(|mount| mount.point.ends_with("mount"))
+            .count()
+    };
+    let began = Instant::now();
+    let all: Vec<String> = (0..pods).map(|n| names(n).0).collect();
+    let unmounted = async {
+        let mut late = 0;
+        loop {
+            let nothing_runs = containerd.ctr(&["tasks", "list", "-q"]).stdout.is_empty();
+            let left = mounted();
+            if nothing_runs {
+                late = late.max(left);
+            }
+            if left == 0 {
+                return (began.elapsed(), late);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let gone = async {
+        futures::future::join_all(all.iter().map(|name| world.delete(name))).await;
+        began.elapsed()
+    };
+    let ((unmounted, late), gone) = tokio::join!(unmounted, gone);
+    println!("  {pods} pods: unmounted after {unmounted:?}, gone after {gone:?}");
+    assert_eq!(
+        late, 0,
+        "volumes that were left when all sandboxes had ended"
+    );
+    world.expect_clean().await;
+    assert_eq!(containerd.containers(), 0);
+}
+
+pub(crate) async fn a_node_that_stops_leaves_no_sandbox_running() {
+    let Some(containerd) = Containerd::start() else {
+        return;
+    };
+    let mut world = World::new(false).await;
+    world.kill_node();
+    let root = world.node_root();
+    world.start_node_with(runner(&containerd, &root).await);
+    for name in ["stays", "goes"] {
+        let spec = with_volumes("exec sleep 600", &json!([]));
+        world.pod_of_images(name, spec).await;
+        world.pod_until(name, is_running).await;
+    }
+    // On its way out when the node is told to stop, wherever on its way that finds it.
+    let key = Key::namespaced("default", "goes");
+    let asked = world.cluster.delete::<Pod>(&key, &Default::default()).await;
+    asked.expect("asked for");
+    world.stop_all_pods().await;
+    let left = containerd.ctr(&["tasks", "list", "-q"]).stdout;
+    assert!(left.is_empty(), "{}", String::from_utf8_lossy(&left));
+
+    // The next one goes on from there.
+    world.kill_node();
+    world.start_node_with(runner(&containerd, &root).await);
+    world.until::<Pod>(&key, |pod| pod.is_none()).await;
+    world.delete("stays").await;
+    world.expect_clean().await;
+    assert_eq!(containerd.containers(), 0);
 }

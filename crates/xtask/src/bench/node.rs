@@ -1,9 +1,11 @@
 //! Our node beside the kubelet: the same API server, driver, pods and disk, one node after the other
 //! under one name and in one folder.
 
+mod attaching;
 mod cast;
 mod mounts;
 mod pods;
+mod rows;
 
 use std::{
     ffi::OsString,
@@ -16,6 +18,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use self::{
+    attaching::{Decider, PAUSE},
     cast::{Running, Way, claim_name},
     mounts::Mounts,
     pods::{Ground, Wanted as Pod},
@@ -163,7 +166,7 @@ pub(crate) async fn measure(inside: &Inside) -> Result<ExitCode> {
     let server = Server::of(&cluster.admin()).await?;
     let kubelet = cast::kubelet(&cluster).await?;
     let mounts = Mounts::follow()?;
-    let rows = rows(inside.pods);
+    let rows = rows::all(inside.pods);
     let rows: Vec<Row<'_>> = rows
         .iter()
         .map(|(label, unit, name)| (label.as_str(), *unit, *name, Better::Less))
@@ -214,62 +217,6 @@ pub(crate) async fn measure(inside: &Inside) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn rows(pods: usize) -> Vec<(String, &'static str, &'static str)> {
-    let row = |label: &str, unit, name| (label.to_owned(), unit, name);
-    vec![
-        row(
-            "pod without a volume, to ready p50",
-            "ms",
-            "none: ready p50",
-        ),
-        row("… deleted, to gone p50", "ms", "none: gone p50"),
-        row("pod with a volume, to ready p50", "ms", "one: ready p50"),
-        row("… bound to mounted p50", "ms", "one: mounted p50"),
-        row("… p99", "ms", "one: mounted p99"),
-        row("… driver's calls p50", "ms", "one: calls p50"),
-        row("… mounted, less these p50", "ms", "one: over p50"),
-        row("… p99", "ms", "one: over p99"),
-        row("… what the volume adds", "ms", "one: added"),
-        row("… deleted, to unmounted p50", "ms", "one: unmounted p50"),
-        row("… deleted, to gone p50", "ms", "one: gone p50"),
-        row("… what the volume adds", "ms", "one: added down"),
-        row(
-            "with one that is attached, to ready p50",
-            "ms",
-            "attached: ready p50",
-        ),
-        row("… p99", "ms", "attached: ready p99"),
-        row("… what the volume adds", "ms", "attached: added"),
-        row(
-            "… deleted, to unmounted p50",
-            "ms",
-            "attached: unmounted p50",
-        ),
-        row("… deleted, to detached p50", "ms", "attached: detached p50"),
-        (
-            format!("{pods} pods with two volumes each, to mounted"),
-            "s",
-            "all: all mounted",
-        ),
-        row("… p50", "ms", "all: mounted p50"),
-        row("… p99", "ms", "all: mounted p99"),
-        row("… driver's calls, each pod", "ms", "all: calls"),
-        row("… to ready", "s", "all: all ready"),
-        row("… node's processor, each pod", "ms", "all: processor"),
-        row(
-            "… deleted, to unmounted and unstaged",
-            "s",
-            "all: all unstaged",
-        ),
-        row("… unmounted p50", "ms", "all: unmounted p50"),
-        row("… driver's calls, each pod", "ms", "all: calls down"),
-        row("… to gone", "s", "all: all gone"),
-        row("… node's processor, each pod", "ms", "all: processor down"),
-        row("at rest with these: processor", "%", "idle: processor"),
-        row("… memory", "MiB", "idle: memory"),
-    ]
-}
-
 /// One node, being measured.
 struct Bench<'b> {
     plain: &'b Stage,
@@ -307,10 +254,15 @@ impl<'b> Bench<'b> {
         self.singles("none", (size.singles, 0), false).await?;
         self.singles("one", (size.singles, 1), false).await?;
         self.singles("attached", (attached, 1), true).await?;
+        // Without kube-controller-manager's waits the node's own part is seen.
+        let decider = Decider::ours(self.plain).await?;
+        self.singles("by ours", (attached, 1), true).await?;
+        decider.end(self.plain).await?;
         for (name, of, way) in [
             ("one: added", "one: ready p50", "none: ready p50"),
             ("one: added down", "one: gone p50", "none: gone p50"),
             ("attached: added", "attached: ready p50", "none: ready p50"),
+            ("by ours: added", "by ours: ready p50", "none: ready p50"),
         ] {
             if let (Some(with), Some(without)) = (self.figures.get(of), self.figures.get(way)) {
                 self.figures.set(name, with - without);
@@ -332,9 +284,12 @@ impl<'b> Bench<'b> {
         // The first one only warms up.
         for n in 0..=count {
             let pod = Pod {
-                name: format!("{}-{step}-{n}", self.set.word()),
+                name: format!("{}-{}-{n}", self.set.word(), step.replace(' ', "-")),
                 claims: (0..volumes).map(claim_name).collect(),
             };
+            if attaches {
+                tokio::time::sleep(PAUSE).await;
+            }
             let before = self.calls(&ground, Way::Up).await?;
             let (raised, up) = ground.raise(&[pod]).await?;
             let calls = self.calls(&ground, Way::Up).await? - before;
@@ -421,7 +376,11 @@ impl Samples {
 
     /// Takes down the times of one pod, which are its own median.
     fn take(&mut self, told: &Figures) {
-        for name in ["ready", "mounted", "gone", "unmounted", "detached"] {
+        let steps = attaching::STEPS;
+        for name in ["ready", "mounted", "gone", "unmounted", "detached"]
+            .into_iter()
+            .chain(steps)
+        {
             if let Some(millis) = told.get(&format!("{name} p50")) {
                 self.add(name, Duration::from_secs_f64(millis / 1e3));
             }

@@ -11,7 +11,9 @@ use serde::Deserialize;
 use tracing::warn;
 
 use super::super::Finish;
-use super::{CriContainer, CriError, api, finish};
+use super::call::CriError;
+use super::container::CriContainer;
+use super::{Words, api, finish};
 use crate::words::chain;
 
 /// How soon a runtime is asked again that does not answer, or has not noticed yet.
@@ -30,8 +32,14 @@ pub(super) async fn ended(container: &CriContainer) -> Finish {
     // A process that has ended is known to the runtime soon after.
     let mut watched: Option<(i32, Option<Watched>)> = None;
     loop {
-        let pid = match look(container).await {
+        let words = match &watched {
+            Some(_) => Words::Few,
+            None => Words::Many,
+        };
+        let pid = match look(container, words).await {
             Ok(Look::Ended(finish)) => return finish,
+            // Its process is known.
+            Ok(Look::Runs { pid: 0 }) => watched.as_ref().map_or(0, |(known, _)| *known),
             Ok(Look::Runs { pid }) => pid,
             Err(error) if error.is_gone() => return lost(container),
             Err(error) => {
@@ -69,8 +77,8 @@ enum Look {
     Ended(Finish),
 }
 
-async fn look(container: &CriContainer) -> Result<Look, CriError> {
-    let answer = container.runner.status(&container.container).await?;
+async fn look(container: &CriContainer, words: Words) -> Result<Look, CriError> {
+    let answer = container.runner.status(&container.container, words).await?;
     let status = answer.status.ok_or(CriError::Lacks("a status"))?;
     if status.state() == api::ContainerState::ContainerExited {
         return Ok(Look::Ended(finish(&status)));

@@ -11,7 +11,7 @@ use futures::future::try_join_all;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::mounts::Mounts;
+use super::{attaching::Steps, mounts::Mounts};
 use crate::{
     bench::{
         client::Server,
@@ -26,7 +26,7 @@ use crate::{
 const CLIENTS: usize = 8;
 /// How long anything may take. A kubelet takes its time.
 const BOUND: Duration = Duration::from_secs(240);
-const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
+pub(super) const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 
 /// Where pods are led.
 pub(super) struct Ground<'g> {
@@ -76,6 +76,10 @@ impl Ground<'_> {
     pub(super) async fn raise(&self, wanted: &[Wanted]) -> Result<(Vec<Raised>, Figures)> {
         let path = collection("pods", self.namespace);
         let mut news = Follower::begin(self.server, path.clone()).await?;
+        let mut steps = match self.attaches {
+            true => Some(Steps::follow(self.server).await?),
+            false => None,
+        };
         let mut marks: BTreeMap<String, Marks> = BTreeMap::new();
         let begin = Instant::now();
         let requests = wanted.iter().map(|pod| {
@@ -98,6 +102,7 @@ impl Ground<'_> {
                         marks.ready.get_or_insert(now);
                     }
                 },
+                noted = note(&mut steps) => noted?,
                 sent = &mut send, if sending => {
                     sending = false;
                     for (name, Request { sent, answered }) in sent? {
@@ -142,6 +147,10 @@ impl Ground<'_> {
             });
             let last = all.max().unwrap_or_default();
             figures.set("all mounted", last.as_secs_f64());
+        }
+        if let (Some(steps), [pod]) = (&steps, &raised[..]) {
+            let mounted = self.mounts.all_came(&pod.uid, pod.wanted.claims.len());
+            steps.tell(pod.sent, mounted, &mut figures);
         }
         Ok((raised, figures))
     }
@@ -246,8 +255,15 @@ async fn next(follower: &mut Option<Follower>) -> Result<Vec<News>> {
     }
 }
 
+async fn note(steps: &mut Option<Steps>) -> Result<()> {
+    match steps {
+        Some(steps) => steps.note().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// The objects that were told of, and when.
-fn objects(news: Vec<News>) -> Vec<(Value, Instant)> {
+pub(super) fn objects(news: Vec<News>) -> Vec<(Value, Instant)> {
     let now = Instant::now();
     let all = news.into_iter().flat_map(|news| match news {
         News::Event(mut event) => vec![event["object"].take()],
