@@ -14,16 +14,14 @@ use crate::{in_guest, server};
 pub(crate) fn stuck() -> Vec<String> {
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
-        // Who ends meanwhile is not stuck.
-        let Ok(words) = fs::read(process.path().join("cmdline")) else {
-            continue;
-        };
+        // The name that it was started by, which one has that is ending, too. Not its words: there may be an
+        // "orlop" in the path of this very program.
         let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-        let words = String::from_utf8_lossy(&words).replace('\0', " ");
-        // One that is ending has no words any more.
-        if !words.contains("orlop") && !name.contains("orlop") {
+        if !name.starts_with("orlop") {
             continue;
         }
+        let words = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words).replace('\0', " ");
         let threads = fs::read_dir(process.path().join("task"));
         for thread in threads.into_iter().flatten().filter_map(Result::ok) {
             let read = |file: &str| {
@@ -35,7 +33,7 @@ pub(crate) fn stuck() -> Vec<String> {
             if state.is_some_and(|state| state.trim_start().starts_with('D')) {
                 let number = thread.file_name();
                 let number = number.to_string_lossy();
-                found.push(format!("{name}{number} {words}\n{}", read("stack")));
+                found.push(format!("{number} {words}\n{}", read("stack")));
             }
         }
     }
