@@ -47,7 +47,7 @@ pub(crate) enum Command {
         #[arg(long)]
         brief: bool,
         /// How long all of it may take, in seconds.
-        #[arg(long, default_value_t = 1800)]
+        #[arg(long, default_value_t = 3600)]
         bound: u64,
     },
     /// Run any command in the guest.
