@@ -99,13 +99,16 @@ impl Crew {
         }))
     }
 
-    /// Waits until workers have come and the last of them has gone: all that was asked for is done, and
-    /// nothing more was for a while.
+    /// Waits until a worker has gone and none is left: all that was asked for is done, and nothing more
+    /// was for a while.
     pub async fn over(&self) {
         let mut present = self.0.present.subscribe();
-        // We have the sender, so there is no other end than this.
-        let _ = present.wait_for(|count| *count > 0).await;
-        let _ = present.wait_for(|count| *count == 0).await;
+        // By changes, not by the count alone: who comes and goes between two looks has been here as well.
+        while present.changed().await.is_ok() {
+            if *present.borrow_and_update() == 0 {
+                return;
+            }
+        }
     }
 
     /// Whether nothing is left in a share's trash that nobody deletes.
