@@ -73,8 +73,8 @@ impl Took {
 impl fmt::Display for Took {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Seconds(seconds) => write!(f, "{seconds:.2}"),
-            Self::MoreThan(seconds) => write!(f, "> {seconds:.0}"),
+            Self::Seconds(seconds) => f.pad(&format!("{seconds:.2}")),
+            Self::MoreThan(seconds) => f.pad(&format!("> {seconds:.0}")),
         }
     }
 }
@@ -221,6 +221,10 @@ fn memory(process: u32) -> f64 {
 fn print(ours: &Measured, theirs: &Measured) {
     println!("{:<44}{:>10}{:>10}{:>8}", "", "ours", "theirs", "better");
     let row = |what: &str, ours: f64, theirs: f64, more_is_better: bool| {
+        // What was left out.
+        if ours == 0.0 {
+            return;
+        }
         let better = match more_is_better {
             true => ours / theirs,
             false => theirs / ours,
@@ -239,7 +243,8 @@ fn print(ours: &Measured, theirs: &Measured) {
     };
     row("200 volumes created, 1/s", ours.create, theirs.create, true);
     row("200 volumes deleted, 1/s", ours.delete, theirs.delete, true);
-    let both = |one: &Measured| 1.0 / (1.0 / one.create + 1.0 / one.delete);
+    let both =
+        |one: &Measured| one.create * one.delete / (one.create + one.delete).max(f64::EPSILON);
     row("created and deleted, 1/s", both(ours), both(theirs), true);
     tree(
         "a tree of files: answered after, s",
