@@ -29,6 +29,7 @@ mod options;
 mod order;
 mod parameters;
 mod record;
+mod shown;
 mod sub_dir;
 mod work;
 

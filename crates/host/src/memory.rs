@@ -31,6 +31,17 @@ pub fn give_back_large() {
     }
 }
 
+/// Gives back what is free in the heaps, wherever in them it is: left to itself the allocator gives back
+/// only what is free at a heap's end.
+#[expect(unsafe_code, reason = "malloc_trim is the only interface to it")]
+pub fn give_back_free() {
+    // SAFETY: it takes the allocator's own locks, and touches nothing that is in use.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Lets go of the program's own pages: whatever of it is needed again is mapped again, from the file,
 /// and what was needed for the start only is not.
 ///

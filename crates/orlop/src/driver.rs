@@ -86,6 +86,7 @@ pub(crate) async fn nfs(args: cli::DriverNfs) -> Result<()> {
     );
     let ourselves = std::env::current_exe().context("could not find this program")?;
     let worker = vec![ourselves.into(), "driver".into(), "nfs-worker".into()];
+    let crew = Crew::new(worker);
     let config = NfsConfig {
         driver_name: args.drivername,
         mount_permissions: args.mount_permissions,
@@ -95,14 +96,14 @@ pub(crate) async fn nfs(args: cli::DriverNfs) -> Result<()> {
         compress: args.enable_snapshot_compression,
         reach: Reach::below(&args.kubelet_dir),
         working_dir: args.working_mount_dir,
-        ..NfsConfig::new(&args.nodeid, Hands::Processes(Crew::new(worker)))
+        ..NfsConfig::new(&args.nodeid, Hands::Processes(crew.clone()))
     };
     let driver = NfsDriver::new(config).context("the driver could not start")?;
     let socket = server::Socket::bind(&args.endpoint)?;
     say(&format!("listening on {}", socket.path().display()));
     tokio::select! {
         served = socket.serve(driver.services(), terminated()) => served?,
-        () = settle::down_after(START) => {}
+        () = settle::down_after_all(START, async || crew.over().await) => {}
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::export::Export;
 use super::order::{Mounting, Order, Word};
@@ -47,6 +47,25 @@ struct Inner {
     places: Mutex<BTreeMap<Export, Arc<Semaphore>>>,
     /// Shares with nothing in their trash but what somebody deletes right now.
     swept: Mutex<BTreeSet<Export>>,
+    /// How many workers there are, at work or at rest.
+    present: watch::Sender<usize>,
+}
+
+/// One worker's place in the count of those who are there.
+#[derive(Debug)]
+struct Presence(watch::Sender<usize>);
+
+impl Presence {
+    fn new(present: &watch::Sender<usize>) -> Self {
+        present.send_modify(|count| *count += 1);
+        Self(present.clone())
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +83,7 @@ pub(super) struct Worker {
     said: Lines<BufReader<ChildStdout>>,
     /// What it has mounted, if it has worked before.
     on: Option<Mounting>,
+    _present: Presence,
 }
 
 impl Crew {
@@ -75,7 +95,20 @@ impl Crew {
             resting: Mutex::default(),
             places: Mutex::default(),
             swept: Mutex::default(),
+            present: watch::Sender::default(),
         }))
+    }
+
+    /// Waits until a worker has gone and none is left: all that was asked for is done, and nothing more
+    /// was for a while.
+    pub async fn over(&self) {
+        let mut present = self.0.present.subscribe();
+        // By changes, not by the count alone: who comes and goes between two looks has been here as well.
+        while present.changed().await.is_ok() {
+            if *present.borrow_and_update() == 0 {
+                return;
+            }
+        }
     }
 
     /// Whether nothing is left in a share's trash that nobody deletes.
@@ -142,6 +175,7 @@ impl Crew {
             child,
             said: BufReader::new(stdout).lines(),
             on: None,
+            _present: Presence::new(&self.0.present),
         })
     }
 
@@ -211,5 +245,28 @@ impl Worker {
     pub(super) async fn dismiss(mut self) {
         let _ = self.child.start_kill();
         let _ = tokio::time::timeout(FAREWELL, self.child.wait()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_is_over_when_the_last_of_those_who_came_has_gone() {
+        let crew = Crew::new(vec!["/bin/cat".into()]);
+        let over = tokio::spawn({
+            let crew = crew.clone();
+            async move { crew.over().await }
+        });
+        // Nobody has come yet.
+        tokio::task::yield_now().await;
+        assert!(!over.is_finished());
+        let (first, second) = (crew.start().unwrap(), crew.start().unwrap());
+        first.dismiss().await;
+        tokio::task::yield_now().await;
+        assert!(!over.is_finished());
+        second.dismiss().await;
+        tokio::time::timeout(FAREWELL, over).await.unwrap().unwrap();
     }
 }

@@ -88,17 +88,28 @@ pub(crate) fn mount(export: &Export, version: &str, error: &MountError) -> Failu
         ),
         Some(EACCES | EPERM) => (
             Code::PermissionDenied,
-            format!(
-                "NFS server {} does not let this node mount {}: add the node to the export, and \
-                 check the option sec",
-                export.server,
-                export.path()
-            ),
+            match version {
+                // Its servers say the same of what they do not have.
+                "3" => format!(
+                    "NFS server {} does not let this node mount {}, or has no such share: see \
+                     `showmount -e {}`, then mend the share's name or add the node to the export",
+                    export.server,
+                    export.path(),
+                    export.server
+                ),
+                _ => format!(
+                    "NFS server {} does not let this node mount {}: add the node to the export, and \
+                     check the option sec",
+                    export.server,
+                    export.path()
+                ),
+            },
         ),
         Some(ENOENT | ENOTDIR) => (
             Code::NotFound,
             format!(
-                "NFS server {} has no share {}: `showmount -e {}` lists what it exports",
+                "NFS server {} has no share {} for this node: `showmount -e {}` lists what it exports \
+                 and to whom; by version 4 paths begin at its root export",
                 export.server,
                 export.path(),
                 export.server
@@ -228,7 +239,12 @@ mod tests {
             (
                 mount(&export(), "4.2", &open(ENOENT)),
                 Code::NotFound,
-                "has no share /data",
+                "has no share /data for this node",
+            ),
+            (
+                mount(&export(), "3", &open(EACCES)),
+                Code::PermissionDenied,
+                "or has no such share",
             ),
             (
                 mount(&export(), "3", &open(EPROTONOSUPPORT)),

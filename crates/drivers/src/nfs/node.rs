@@ -23,6 +23,8 @@ mod publish;
 mod stats;
 mod unpublish;
 
+pub(super) use publish::table;
+
 /// The node service.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeService {

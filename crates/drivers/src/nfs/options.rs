@@ -266,6 +266,19 @@ mod tests {
     }
 
     #[test]
+    fn a_share_is_mounted_as_it_was_before_where_nobody_says_how() {
+        let (here, there) = (
+            Export::parse("s", "/a").unwrap(),
+            Export::parse("s", "/b").unwrap(),
+        );
+        let remembered = Remembered::default();
+        let plan = MountPlan::parse(["port=2050,sec=krb5"]).unwrap();
+        remembered.keep(&here, &plan);
+        assert_eq!(remembered.of(&here), plan);
+        assert_eq!(remembered.of(&there), MountPlan::default());
+    }
+
+    #[test]
     fn other_options_are_refused_without_their_value() {
         for (text, told) in [
             ("addr=1.2.3.4", "\"addr\""),

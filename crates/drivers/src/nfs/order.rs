@@ -43,6 +43,8 @@ pub(crate) enum Work {
         folder: SubDir,
         on_delete: OnDelete,
         remove_archived: bool,
+        /// Where this node shows the folder, if it does.
+        shown: Option<PathBuf>,
     },
     /// Look whether a volume is there.
     Look {

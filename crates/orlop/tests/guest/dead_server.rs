@@ -10,15 +10,34 @@ use crate::client::{Driver, On, nfs_mounts, timed};
 use crate::two_nodes::Node;
 use crate::{in_guest, server};
 
-/// Processes that wait where no signal reaches them, other than the kernel's own.
+/// Threads of ours that wait where no signal reaches them, and for what: the kernel's own words.
 pub(crate) fn stuck() -> Vec<String> {
-    let told = Command::new("ps")
-        .args(["-eo", "stat,pid,args"])
-        .output()
-        .unwrap();
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    let ours = |line: &&str| line.trim_start().starts_with('D') && line.contains("orlop");
-    told.lines().filter(ours).map(str::to_owned).collect()
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
+        // The name that it was started by, which one has that is ending, too. Not its words: there may be an
+        // "orlop" in the path of this very program.
+        let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+        if !name.starts_with("orlop") {
+            continue;
+        }
+        let words = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words).replace('\0', " ");
+        let threads = fs::read_dir(process.path().join("task"));
+        for thread in threads.into_iter().flatten().filter_map(Result::ok) {
+            let read = |file: &str| {
+                let text = fs::read_to_string(thread.path().join(file));
+                text.unwrap_or_default()
+            };
+            let state = read("status");
+            let state = state.lines().find_map(|line| line.strip_prefix("State:"));
+            if state.is_some_and(|state| state.trim_start().starts_with('D')) {
+                let number = thread.file_name();
+                let number = number.to_string_lossy();
+                found.push(format!("{number} {words}\n{}", read("stack")));
+            }
+        }
+    }
+    found
 }
 
 #[tokio::test]
@@ -111,7 +130,8 @@ async fn calls_to_a_server_that_is_gone_end_in_time_and_work_when_it_is_back() {
     // Workers that tidy up wait for the server for a moment, too.
     let begin = Instant::now();
     while !stuck().is_empty() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", stuck());
+        let waits = stuck().join("\n");
+        assert!(begin.elapsed() < Duration::from_secs(60), "{waits}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }

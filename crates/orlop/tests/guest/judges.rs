@@ -94,8 +94,6 @@ async fn conforms(part: &[String]) {
         .args(["--timeout", "60"])
         // A volume that an administrator wrote down has any id: its attributes say where it is.
         .args(["--skip", "publish.unknown_volume"])
-        // A controller does not know which nodes show a volume.
-        .args(["--skip", "restart.use_is_known"])
         .args(part)
         .status();
     let _ = Command::new("sh")

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use orlop_csi::proto::volume_content_source::{SnapshotSource, Type, VolumeSource};
+use tonic::Code;
 
 use crate::client::{Driver, On, nfs_mounts};
 use crate::{in_guest, server};
@@ -30,12 +31,22 @@ async fn live(driver: &Driver, name: &str, on: On<'_>, shown: &str) {
     );
     let told = driver.stats(&volume, &target).await.unwrap();
     assert!(told.usage[0].total > 0 && !told.volume_condition.unwrap().abnormal);
+    // What this node shows is in use, by the kernel's word.
+    let refused = driver.delete(&volume.volume_id, &on).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    assert!(
+        refused.message().contains(target.to_str().unwrap()),
+        "{refused}"
+    );
+    assert_eq!(fs::read_to_string(target.join("file")).unwrap(), name);
     for _ in 0..2 {
         driver.unpublish(&volume, &target).await.unwrap();
     }
     assert!(!target.exists());
+    // Nobody says how to mount for it: it is as it was when the volume was made.
+    let untold = On { options: "", ..on };
     for _ in 0..2 {
-        driver.delete(&volume.volume_id, &on).await.unwrap();
+        driver.delete(&volume.volume_id, &untold).await.unwrap();
     }
     assert!(!server::path("data", name).exists());
     assert_eq!(nfs_mounts(), Vec::<String>::new());

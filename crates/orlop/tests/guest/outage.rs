@@ -1,10 +1,13 @@
 //! The server goes while every kind of call is under way, and comes back a minute later.
 
 use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use orlop_csi::proto::Volume;
 use orlop_csi::proto::volume_content_source::{SnapshotSource, Type, VolumeSource};
+use orlop_csi::proto::{Volume, VolumeCondition};
 use tonic::Status;
 
 use crate::client::{Driver, On, nfs_mounts};
@@ -21,18 +24,60 @@ const AWAY: Duration = Duration::from_secs(60);
 /// How long a caller waits before it repeats a call, and how often a test waits at most.
 const PAUSE: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(240);
+/// How many things there are to be taken away one by one.
+const FEW: usize = 12;
 
-/// Calls again until it works, as sidecars and kubelets do; how often it did not.
-async fn insist<T>(what: &str, call: impl AsyncFn() -> Result<T, Status>) -> (T, usize) {
+/// Where the outage is.
+#[derive(Default)]
+struct Server(AtomicBool);
+
+impl Server {
+    fn is_back(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What came of one kind of call.
+struct Met<T> {
+    what: &'static str,
+    answers: Vec<T>,
+    /// How often it was refused.
+    refused: usize,
+}
+
+/// Calls on and on, so that one of them is under way when the server goes; then calls again until it
+/// works, as sidecars and kubelets do, and leaves it at that. At most so many.
+async fn insist<T>(
+    what: &'static str,
+    server: &Server,
+    most: usize,
+    call: impl AsyncFn(usize) -> Result<T, Status>,
+) -> Met<T> {
     let begin = Instant::now();
-    let mut refused = 0;
-    loop {
-        match call().await {
-            Ok(answer) => return (answer, refused),
-            Err(status) => assert!(begin.elapsed() < PATIENCE, "{what}: {status}"),
+    let (mut answers, mut refused) = (Vec::new(), 0);
+    for number in 0..most {
+        let answer = loop {
+            match call(number).await {
+                Ok(answer) => break answer,
+                Err(status) => assert!(
+                    begin.elapsed() < PATIENCE,
+                    "{what}: {status}; {}",
+                    stuck().join("\n")
+                ),
+            }
+            refused += 1;
+            tokio::time::sleep(PAUSE).await;
+        };
+        answers.push(answer);
+        if refused > 0 || server.is_back() {
+            break;
         }
-        refused += 1;
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(PAUSE / 2).await;
+    }
+    Met {
+        what,
+        answers,
+        refused,
     }
 }
 
@@ -42,192 +87,213 @@ async fn made(driver: &Driver, name: &str) -> Volume {
     volume
 }
 
+/// How the server is, is what some calls are asked for.
+fn well(condition: Option<VolumeCondition>) -> Result<(), Status> {
+    match condition {
+        Some(condition) if condition.abnormal => Err(Status::unavailable(condition.message)),
+        _ => Ok(()),
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_call_survives_a_server_that_goes_for_a_minute() {
     in_guest!();
     server::kernel();
-    let driver = Driver::start_by(&[], &["--vol-stats-cache-expire-in-minutes=0"]).await;
-    let driver = &driver;
+    let driver = &Driver::start_by(&[], &["--vol-stats-cache-expire-in-minutes=0"]).await;
     let at = |name: &str| driver.folder.path().join(name);
     let source = made(driver, "out-source").await;
-    let snapshot = driver.snapshot("out-old", &source.volume_id).await.unwrap();
-    let doomed_cut = driver
-        .snapshot("out-gone", &source.volume_id)
-        .await
-        .unwrap();
-    let (doomed, grown) = (
-        made(driver, "out-doomed").await,
-        made(driver, "out-grown").await,
-    );
-    let (shown, hidden) = (
-        made(driver, "out-shown").await,
-        made(driver, "out-hidden").await,
-    );
-    driver.publish(&shown, &ON, &at("shown")).await.unwrap();
-    driver.publish(&hidden, &ON, &at("hidden")).await.unwrap();
+    let id = &source.volume_id;
+    let snapshot = driver.snapshot("out-old", id).await.unwrap();
+    // Things to be taken away, one after the other.
+    let (mut doomed, mut cuts, mut shown) = (Vec::new(), Vec::new(), Vec::new());
+    for number in 0..FEW {
+        doomed.push(made(driver, &format!("out-doomed-{number}")).await);
+        let cut = format!("out-gone-{number}");
+        cuts.push(driver.snapshot(&cut, id).await.unwrap().snapshot_id);
+        let place = at(&format!("shown-{number}"));
+        driver.publish(&source, &ON, &place).await.unwrap();
+        shown.push(place);
+    }
+    let written = made(driver, "out-written").await;
+    let place = at("written");
+    driver.publish(&written, &ON, &place).await.unwrap();
     // A pod that writes on and on: nothing that it was told to be written may be lost.
     let writer = tokio::task::spawn_blocking({
-        let folder = at("shown");
-        move || {
-            let begin = Instant::now();
-            let mut written = 0_u32;
-            while begin.elapsed() < AWAY + Duration::from_secs(30) {
-                let file = folder.join(written.to_string());
-                let mut out = fs::File::create(&file).unwrap();
-                std::io::Write::write_all(&mut out, &[7; 4096]).unwrap();
-                out.sync_all().unwrap();
-                written += 1;
-                std::thread::sleep(Duration::from_millis(100));
-            }
-            written
-        }
+        let folder = place.clone();
+        move || write_on(&folder)
     });
-    let clone = || {
-        Some(Type::Volume(VolumeSource {
-            volume_id: source.volume_id.clone(),
-        }))
-    };
-    let restore = || {
-        Some(Type::Snapshot(SnapshotSource {
-            snapshot_id: snapshot.snapshot_id.clone(),
-        }))
-    };
     let short = Duration::from_secs(15);
+    let volume = Some(Type::Volume(VolumeSource {
+        volume_id: id.clone(),
+    }));
+    let cut = Some(Type::Snapshot(SnapshotSource {
+        snapshot_id: snapshot.snapshot_id.clone(),
+    }));
+    let fill = async |name: String, source: Option<Type>| {
+        driver.create_from(&name, &ON, source, short).await
+    };
+    let server = &Server::default();
+    let many = usize::MAX;
     let outage = async {
-        // In the middle of all that, for what takes longer than a moment.
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
         tokio::task::spawn_blocking(server::stop).await.unwrap();
         tokio::time::sleep(AWAY).await;
         tokio::task::spawn_blocking(server::start).await.unwrap();
+        server.0.store(true, Ordering::Relaxed);
     };
-    let create = insist("create", async || {
-        driver.create_from("out-new", &ON, None, short).await
-    });
-    let cloned = insist("clone", async || {
-        driver.create_from("out-clone", &ON, clone(), short).await
-    });
-    let restored = insist("restore", async || {
-        driver
-            .create_from("out-restored", &ON, restore(), short)
-            .await
-    });
-    let cut = insist("snapshot", async || {
-        driver.snapshot("out-cut", &source.volume_id).await
-    });
-    let deleted = insist("delete", async || {
-        driver.delete(&doomed.volume_id, &ON).await
-    });
-    let expanded = insist("expand", async || {
-        driver.expand(&grown.volume_id, &ON, 5 << 20).await
-    });
-    let target = at("new");
-    let published = insist("publish", async || {
-        driver.publish_within(&grown, &ON, &target, short).await
-    });
-    let gone = at("hidden");
-    let unpublished = insist("unpublish", async || driver.unpublish(&hidden, &gone).await);
-    let uncut = insist("delete a snapshot", async || {
-        driver.delete_snapshot(&doomed_cut.snapshot_id).await
-    });
-    // Those that only look: how the server is, is what some of them are asked for.
-    let (capacity, validated) = (
-        insist("capacity", async || driver.capacity(&ON).await),
-        insist("validate", async || driver.validate(&source, &ON).await),
-    );
-    let well = insist("get", async || {
-        let told = driver.get(&source.volume_id).await?;
-        let condition = told.status.unwrap().volume_condition.unwrap();
-        match condition.abnormal {
-            true => Err(Status::unavailable(condition.message)),
-            false => Ok(()),
-        }
-    });
-    let place = at("shown");
-    let measured = insist("stats", async || {
-        let told = driver.stats(&shown, &place).await?;
-        let condition = told.volume_condition.unwrap();
-        match condition.abnormal {
-            true => Err(Status::unavailable(condition.message)),
-            false => Ok(()),
-        }
-    });
-    let looked = async { tokio::join!(capacity, validated, well, measured) };
-    let (new, cloned, restored, cut, deleted, expanded, published, unpublished, uncut, looked, ()) = tokio::join!(
-        create,
-        cloned,
-        restored,
-        cut,
-        deleted,
-        expanded,
-        published,
-        unpublished,
-        uncut,
-        looked,
-        outage
-    );
+    let making = async {
+        tokio::join!(
+            insist("create", server, many, async |n| {
+                fill(format!("out-new-{n}"), None).await
+            }),
+            insist("clone", server, many, async |n| {
+                fill(format!("out-clone-{n}"), volume.clone()).await
+            }),
+            insist("restore", server, many, async |n| {
+                fill(format!("out-restored-{n}"), cut.clone()).await
+            }),
+            insist("snapshot", server, many, async |n| {
+                driver.snapshot(&format!("out-cut-{n}"), id).await
+            }),
+        )
+    };
+    let taking = async {
+        tokio::join!(
+            insist("delete", server, FEW, async |n| {
+                driver.delete(&doomed[n].volume_id, &ON).await
+            }),
+            insist("delete a snapshot", server, FEW, async |n| {
+                driver.delete_snapshot(&cuts[n]).await
+            }),
+            insist("unpublish", server, FEW, async |n| {
+                driver.unpublish(&source, &shown[n]).await
+            }),
+        )
+    };
+    let target = |n| at(&format!("new-{n}"));
+    let using = async {
+        tokio::join!(
+            insist("publish", server, many, async |n| {
+                let place = target(n);
+                driver.publish_within(&written, &ON, &place, short).await
+            }),
+            insist("expand", server, many, async |n| {
+                let bytes = (5 + i64::try_from(n).unwrap()) << 20;
+                driver.expand(&written.volume_id, &ON, bytes).await
+            }),
+        )
+    };
+    let looking = async {
+        tokio::join!(
+            insist("capacity", server, many, async |_| {
+                driver.capacity(&ON).await.map(drop)
+            }),
+            insist("validate", server, many, async |_| {
+                driver.validate(&source, &ON).await
+            }),
+            insist("get", server, many, async |_| {
+                let told = driver.get(id).await?;
+                well(told.status.unwrap().volume_condition)
+            }),
+            insist("stats", server, many, async |_| {
+                well(driver.stats(&written, &place).await?.volume_condition)
+            }),
+        )
+    };
+    let (making, taking, using, looking, ()) = tokio::join!(making, taking, using, looking, outage);
     let refusals = [
-        new.1,
-        cloned.1,
-        restored.1,
-        cut.1,
-        deleted.1,
-        expanded.1,
-        published.1,
-        unpublished.1,
-        uncut.1,
-        looked.0.1,
-        looked.1.1,
-        looked.2.1,
-        looked.3.1,
+        (making.0.what, making.0.refused),
+        (making.1.what, making.1.refused),
+        (making.2.what, making.2.refused),
+        (making.3.what, making.3.refused),
+        (taking.0.what, taking.0.refused),
+        (taking.1.what, taking.1.refused),
+        (using.0.what, using.0.refused),
+        (using.1.what, using.1.refused),
+        (looking.0.what, looking.0.refused),
+        (looking.1.what, looking.1.refused),
+        (looking.2.what, looking.2.refused),
+        (looking.3.what, looking.3.refused),
     ];
-    eprintln!("refused: {refusals:?}");
-    assert!(
-        refusals.iter().sum::<usize>() > 0,
-        "nobody met the outage: {refusals:?}"
+    eprintln!(
+        "refused: {refusals:?}, and {} of {FEW} unpublished",
+        taking.2.answers.len()
     );
-    let written = tokio::time::timeout(PATIENCE, writer)
-        .await
-        .unwrap()
-        .unwrap();
-    for file in 0..written {
-        let bytes = fs::read(server::path("data", "out-shown").join(file.to_string())).unwrap();
-        assert!(bytes == [7; 4096], "{file} of {written} is not whole");
+    for (what, refused) in refusals {
+        assert!(refused > 0, "{what} did not meet the outage");
     }
-    for name in ["out-clone", "out-restored"] {
-        let text = fs::read_to_string(server::path("data", name).join("file"));
-        assert_eq!(text.unwrap(), "out-source", "{name}");
+    let files = tokio::time::timeout(PATIENCE, writer).await;
+    for file in 0..files.unwrap().unwrap() {
+        let path = server::path("data", "out-written").join(file.to_string());
+        assert!(fs::read(path).unwrap() == [7; 4096], "{file} is not whole");
     }
-    assert_eq!(expanded.0, 5 << 20);
-    assert!(!server::path("data", "out-doomed").exists());
-    assert!(!server::path("data", "out-gone").exists());
-    for name in ["out-old", "out-cut"] {
-        assert!(
-            server::path("data", name)
-                .join("out-source.tar.gz")
-                .exists()
-        );
-    }
-    assert_eq!(
-        fs::read_to_string(at("new").join("file")).unwrap(),
-        "out-grown"
-    );
-    driver.unpublish(&shown, &at("shown")).await.unwrap();
-    driver.unpublish(&grown, &at("new")).await.unwrap();
-    for volume in [
-        &source,
-        &grown,
-        &shown,
-        &hidden,
-        &new.0,
-        &cloned.0,
-        &restored.0,
+    for (name, made) in [
+        ("out-clone", making.1.answers.len()),
+        ("out-restored", making.2.answers.len()),
     ] {
+        for number in 0..made {
+            let file = server::path("data", &format!("{name}-{number}")).join("file");
+            assert_eq!(fs::read_to_string(file).unwrap(), "out-source", "{name}");
+        }
+    }
+    for number in 0..making.3.answers.len() {
+        let cut = server::path("data", &format!("out-cut-{number}"));
+        assert!(cut.join("out-source.tar.gz").exists());
+    }
+    for number in 0..taking.0.answers.len() {
+        assert!(!server::path("data", &format!("out-doomed-{number}")).exists());
+    }
+    for number in 0..taking.1.answers.len() {
+        assert!(!server::path("data", &format!("out-gone-{number}")).exists());
+    }
+    let grown = using.1.answers.last().copied().unwrap();
+    assert_eq!(
+        grown,
+        (4 + i64::try_from(using.1.answers.len()).unwrap()) << 20
+    );
+    // Everything can be taken away.
+    for number in 0..using.0.answers.len() {
+        let place = target(number);
+        assert_eq!(
+            fs::read_to_string(place.join("file")).unwrap(),
+            "out-written"
+        );
+        driver.unpublish(&written, &place).await.unwrap();
+    }
+    for place in &shown[taking.2.answers.len()..] {
+        driver.unpublish(&source, place).await.unwrap();
+    }
+    driver.unpublish(&written, &place).await.unwrap();
+    let made = [making.0.answers, making.1.answers, making.2.answers];
+    let left = doomed.drain(taking.0.answers.len()..);
+    let left = left.chain(made.into_iter().flatten());
+    for volume in left.chain([source.clone(), written]) {
         driver.delete(&volume.volume_id, &ON).await.unwrap();
+    }
+    for snapshot in making.3.answers.iter().chain([&snapshot]) {
+        driver.delete_snapshot(&snapshot.snapshot_id).await.unwrap();
+    }
+    for id in &cuts[taking.1.answers.len()..] {
+        driver.delete_snapshot(id).await.unwrap();
     }
     assert_eq!(nfs_mounts(), Vec::<String>::new());
     let begin = Instant::now();
     while !stuck().is_empty() {
-        assert!(begin.elapsed() < PATIENCE, "{:?}", stuck());
+        assert!(begin.elapsed() < PATIENCE, "{}", stuck().join("\n"));
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Writes files until well after the outage; how many the server said to have.
+fn write_on(folder: &Path) -> u32 {
+    let begin = Instant::now();
+    let mut written = 0_u32;
+    while begin.elapsed() < AWAY + Duration::from_secs(30) {
+        let mut out = fs::File::create(folder.join(written.to_string())).unwrap();
+        out.write_all(&[7; 4096]).unwrap();
+        out.sync_all().unwrap();
+        written += 1;
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    written
 }

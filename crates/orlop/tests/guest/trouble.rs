@@ -41,14 +41,21 @@ async fn every_trouble_has_its_own_words() {
             "/nothing",
             "",
             Code::NotFound,
-            "has no share /nothing",
+            "has no share /nothing for this node",
+        ),
+        (
+            "127.0.0.1",
+            "/private",
+            "",
+            Code::NotFound,
+            "has no share /private for this node",
         ),
         (
             "127.0.0.1",
             "/nothing",
             "nfsvers=3,nolock",
             Code::PermissionDenied,
-            "add the node to the export",
+            "or has no such share",
         ),
         (
             "127.0.0.1",

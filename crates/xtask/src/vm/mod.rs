@@ -46,8 +46,11 @@ pub(crate) enum Command {
         /// A tenth of the files.
         #[arg(long)]
         brief: bool,
+        /// Only the tree of files and the memory at rest.
+        #[arg(long)]
+        tree: bool,
         /// How long all of it may take, in seconds.
-        #[arg(long, default_value_t = 1800)]
+        #[arg(long, default_value_t = 3600)]
         bound: u64,
     },
     /// Run any command in the guest.
@@ -103,11 +106,13 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             let (words, environment) = tests(&arguments)?;
             (words, environment, bound)
         }
-        Command::Bench { brief, bound } => {
+        Command::Bench { brief, tree, bound } => {
             let arguments = ["--ignored", "--nocapture", "beside_the_original"];
             let (words, mut environment) = tests(&arguments.map(str::to_owned))?;
-            if brief {
-                environment.push(("ORLOP_BRIEF".to_owned(), "1".to_owned()));
+            for (asked, name) in [(brief, "ORLOP_BRIEF"), (tree, "ORLOP_TREE")] {
+                if asked {
+                    environment.push((name.to_owned(), "1".to_owned()));
+                }
             }
             (words, environment, bound)
         }

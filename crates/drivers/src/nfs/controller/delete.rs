@@ -1,12 +1,15 @@
 //! DeleteVolume: the folder goes, stays or is renamed, as the volume's id says.
 
+use std::path::Path;
+
 use orlop_csi::proto;
 
 use super::{Call, volume_and_folder};
-use crate::nfs::OnDelete;
 use crate::nfs::failure::Failure;
 use crate::nfs::ids::VolumeId;
+use crate::nfs::node::table;
 use crate::nfs::order::Work;
+use crate::nfs::{OnDelete, shown};
 
 pub(super) async fn delete(
     call: &Call<'_>,
@@ -29,12 +32,16 @@ pub(super) async fn delete(
     if on_delete == OnDelete::Retain {
         return done;
     }
+    // Other nodes are not seen from here, nor in which of several volumes of a folder this one is used.
+    let table = table()?;
+    let shown = shown::somewhere(&table, &id.export, &id.folder);
     let work = Work::Delete {
         on: call.mounting(&id.export, None, &request.secrets)?,
         key: id.key().to_owned(),
         folder: id.folder.clone(),
         on_delete,
         remove_archived: config.remove_archived,
+        shown: shown.map(Path::to_owned),
     };
     call.run(work, volume_and_folder(&id)).await?;
     done

@@ -15,6 +15,7 @@ use crate::nfs::ids::VolumeId;
 use crate::nfs::options::MountPlan;
 use crate::nfs::order::{Answer, Mounting, Publish, Work};
 use crate::nfs::parameters::Attributes;
+use crate::nfs::shown::shows;
 
 pub(super) async fn publish(
     call: &Call<'_>,
@@ -125,7 +126,7 @@ fn step(call: &Call<'_>, wanted: &Published, target: &Path) -> Result<Step, Fail
     if let Some(mount) = table.at(target) {
         let fits = match published.get(target) {
             Some(known) => known == wanted,
-            None => shows(mount, wanted),
+            None => fits(mount, wanted),
         };
         return match fits {
             true => Ok(Step::AlreadyThere),
@@ -155,28 +156,10 @@ fn step(call: &Call<'_>, wanted: &Published, target: &Path) -> Result<Step, Fail
     }
 }
 
-/// Whether a mount is what was asked for, as far as the kernel tells: also if the original made it.
-fn shows(mount: &Mount, wanted: &Published) -> bool {
-    if !mount.fs_type.to_string_lossy().starts_with("nfs") {
-        return false;
-    }
+/// Whether a mount is what was asked for.
+fn fits(mount: &Mount, wanted: &Published) -> bool {
     let read_only = wanted.on.plan.restrictions().read_only;
-    let folder = wanted.folder.as_ref().map_or("", |folder| folder.as_str());
-    let expected = format!(
-        "{}/{folder}",
-        wanted.on.export.source().trim_end_matches('/')
-    );
-    let source = mount.source.to_string_lossy();
-    let root = mount.root.to_string_lossy();
-    let whole = format!(
-        "{}/{}",
-        source.trim_end_matches('/'),
-        root.trim_matches('/')
-    );
-    let within = source.trim_end_matches('/') == wanted.on.export.source().trim_end_matches('/')
-        && (folder.is_empty() || Path::new(root.trim_matches('/')).ends_with(folder));
-    mount.is_read_only() == read_only
-        && (whole.trim_end_matches('/') == expected.trim_end_matches('/') || within)
+    mount.is_read_only() == read_only && shows(mount, &wanted.on.export, wanted.folder.as_ref())
 }
 
 /// Looks at a path that shows something, to see whether its server still knows it.
@@ -188,7 +171,7 @@ pub(super) async fn look(call: &Call<'_>, path: &Path) -> Result<Answer, Failure
         .await
 }
 
-pub(super) fn table() -> Result<MountTable, Failure> {
+pub(in crate::nfs) fn table() -> Result<MountTable, Failure> {
     MountTable::read().map_err(|error| {
         let told = format!("could not read this node's mounts: {error}");
         Failure::new(Code::Internal, told)

@@ -24,6 +24,7 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
         folder,
         on_delete,
         remove_archived,
+        shown,
     } = order
     else {
         return Err(Failure::new(Code::Internal, "not an order to delete"));
@@ -37,6 +38,20 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
         // Nothing there, and nothing ever written: not even our own folder is made.
         (None, None) => return Ok(Answer::Done),
     };
+    if let Some(place) = shown
+        && there.is_some()
+        && house
+            .is_alone(folder, key)
+            .map_err(failed("look for users of"))?
+    {
+        let told = format!(
+            "folder {folder} of share {} is in use: this node shows it at {}; end the pods that use \
+             it, then repeat the call",
+            share.export,
+            place.display()
+        );
+        return Err(Failure::new(Code::FailedPrecondition, told));
+    }
     let alone = house.forget(folder, key).map_err(failed("forget"))?;
     if there.is_none() || !alone {
         ground.left.replace(ground.to_delete(Vec::new()));

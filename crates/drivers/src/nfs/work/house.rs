@@ -80,6 +80,15 @@ impl House {
         making.rename(&name, &users, &name)
     }
 
+    /// Whether no other volume uses a folder.
+    pub(super) fn is_alone(&self, folder: &SubDir, key: &str) -> io::Result<bool> {
+        let Some(users) = self.users(folder)? else {
+            return Ok(true);
+        };
+        let own = file_name(key);
+        Ok(users.names()?.into_iter().all(|name| name == own))
+    }
+
     /// Forgets a volume. `true` if no other one uses its folder.
     pub(super) fn forget(&self, folder: &SubDir, key: &str) -> io::Result<bool> {
         let Some(users) = self.users(folder)? else {
