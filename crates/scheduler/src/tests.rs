@@ -5,6 +5,7 @@ mod keeping;
 mod limits_of_nodes;
 mod old_plugins;
 mod originals;
+mod waking;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
