@@ -60,6 +60,8 @@ pub struct Ledger {
     promises: BTreeMap<Key, Promise>,
     promised_volumes: BTreeMap<String, Key>,
     settled: Vec<Settled>,
+    /// How often what a pod was promised came to nothing, by its uid.
+    setbacks: BTreeMap<Key, (String, u32)>,
 }
 
 impl Ledger {
@@ -76,6 +78,7 @@ impl Ledger {
         if pod.is_placed() {
             // It was kept.
             self.break_promise(&key);
+            self.setbacks.remove(&key);
             self.seat(&key, pod.spec.node_name.clone(), Amounts::of_pod(pod));
         } else if self.promises.get(&key).is_some_and(void) {
             return self.forget(&key);
@@ -83,8 +86,21 @@ impl Ledger {
         None
     }
 
+    /// What a pod was promised came to nothing. Answers with how often that has happened to it.
+    pub fn note_setback(&mut self, pod: &Pod) -> u32 {
+        let uid = &pod.metadata.uid;
+        let (of, count) = self.setbacks.entry(pod.key()).or_default();
+        if of != uid {
+            uid.clone_into(of);
+            *count = 0;
+        }
+        *count += 1;
+        *count
+    }
+
     /// The pod is gone. Answers with what it was promised.
     pub fn forget(&mut self, key: &Key) -> Option<Promise> {
+        self.setbacks.remove(key);
         let promise = self.break_promise(key);
         self.unseat(key);
         promise

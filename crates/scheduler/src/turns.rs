@@ -32,6 +32,11 @@ use crate::{
 /// How many pods are worked on at once. Decisions are made one at a time all the same;
 /// it is their writes that overlap.
 const AT_ONCE: usize = 16;
+/// The original's: a pod that failed is tried again after one to ten seconds.
+const BACKOFF: Backoff = Backoff {
+    first: Duration::from_secs(1),
+    most: Duration::from_secs(10),
+};
 /// After a write that came too late: the watch is about to tell.
 const SOON: Duration = Duration::from_millis(50);
 /// How long a volume that was made is taken off what its driver tells to be left, unless the
@@ -101,16 +106,11 @@ pub fn start(process: &Process) {
     let volumes = process.cache::<Volume>();
     let capacities = process.cache::<CsiStorageCapacity>();
     let attachments = process.cache::<VolumeAttachment>();
-    // The original's: a pod that failed is tried again after one to ten seconds.
-    let backoff = Backoff {
-        first: Duration::from_secs(1),
-        most: Duration::from_secs(10),
-    };
     let scheduler = Scheduler {
         cluster: process.cluster.clone(),
         clock: process.clock,
         recorder: process.recorder(NAME),
-        queue: Queue::new(backoff),
+        queue: Queue::new(BACKOFF),
         nodes: process.cache(),
         claims_under_way: claims.index("scheduler/under-way", under_way),
         claims,
@@ -219,10 +219,12 @@ impl Scheduler {
                 self.break_promise(&pod);
                 Ok(Outcome::Retry)
             }
-            Decision::GiveUp(overdue) => {
+            Decision::GiveUp(setback) => {
                 self.break_promise(&pod);
-                self.say_failed(&pod, &overdue.to_string());
-                Ok(Outcome::Retry)
+                self.say_failed(&pod, &setback.to_string());
+                // The turns between two setbacks went well, so that the queue doesn't count these.
+                let setbacks = self.ledger().note_setback(&pod);
+                Ok(Outcome::After(BACKOFF.after(setbacks)))
             }
             Decision::Refuse(refusal) => {
                 let mut message = refusal.message(self.nodes.len());
