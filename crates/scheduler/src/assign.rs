@@ -77,24 +77,39 @@ pub enum Decision {
     },
     /// What was promised can't be had any more: start again, not at once.
     Reconsider,
-    /// Its volumes took too long: say so, and start again, not at once.
-    GiveUp(Overdue),
+    /// Its volumes can't be had there: say so, and start again, not at once.
+    GiveUp(Setback),
     /// No node will do.
     Refuse(Refusal),
 }
 
-/// Volumes that took too long.
+/// Why a promise came to nothing, in the original's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded. \
-     Note: claims {} are not bound for node {node} yet; their own events tell why",
-    claims.join(", ")
-)]
-pub struct Overdue {
-    /// The node that the pod was promised.
-    pub node: String,
-    /// The claims that aren't bound.
-    pub claims: Vec<String>,
+pub enum Setback {
+    /// The volumes took too long.
+    #[error(
+        "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded. \
+         Note: claims {} are not bound for node {node} yet; their own events tell why",
+        claims.join(", ")
+    )]
+    Overdue {
+        /// The node that the pod was promised.
+        node: String,
+        /// The claims that aren't bound.
+        claims: Vec<String>,
+    },
+    /// The provisioner wants another node.
+    #[error(
+        "running PreBind plugin \"VolumeBinding\": binding volumes: provisioning failed for PVC \
+         \"{claim}\". Note: its volume could not be made on {node}; \"kubectl describe pvc {claim}\" \
+         tells why"
+    )]
+    NotMade {
+        /// The node that the pod was promised.
+        node: String,
+        /// The claim.
+        claim: String,
+    },
 }
 
 /// A write that a claim's binding starts with.
@@ -227,12 +242,18 @@ fn keep(view: &View, sorted: &Sorted<'_>, promise: &Promise) -> Decision {
     for (facts, _) in &sorted.late {
         match missing(facts, promise) {
             Ok(step) => steps.extend(step),
-            Err(Broken) => return Decision::Reconsider,
+            Err(Broken::Changed) => return Decision::Reconsider,
+            Err(Broken::NotMade) => {
+                return Decision::GiveUp(Setback::NotMade {
+                    node: promise.node.clone(),
+                    claim: facts.key.name.clone(),
+                });
+            }
         }
     }
     if view.overdue {
         let late = sorted.late.iter().map(|(facts, _)| facts.key.name.clone());
-        return Decision::GiveUp(Overdue {
+        return Decision::GiveUp(Setback::Overdue {
             node: promise.node.clone(),
             claims: late.chain(unseen).collect(),
         });
@@ -246,17 +267,23 @@ fn keep(view: &View, sorted: &Sorted<'_>, promise: &Promise) -> Decision {
 }
 
 /// A promise that can't be kept.
-struct Broken;
+enum Broken {
+    /// What it was made on isn't so any more.
+    Changed,
+    /// The provisioner gave up.
+    NotMade,
+}
 
 fn missing(facts: &ClaimFacts, promise: &Promise) -> Result<Option<Step>, Broken> {
-    let claim = facts.claim.clone().ok_or(Broken)?;
+    let claim = facts.claim.clone().ok_or(Broken::Changed)?;
     let planned = promise.plan.iter().find(|(key, _)| *key == facts.key);
-    let (_, supply) = planned.ok_or(Broken)?;
+    let (_, supply) = planned.ok_or(Broken::Changed)?;
     match supply {
         Supply::Reserve(planned) => {
             let name = &planned.metadata.name;
             let mut now = facts.candidates.iter();
-            let volume = now.find(|v| v.metadata.name == *name).ok_or(Broken)?;
+            let volume = now.find(|v| v.metadata.name == *name);
+            let volume = volume.ok_or(Broken::Changed)?;
             if exactly_reserved(volume, &claim) {
                 return Ok(None);
             }
@@ -265,9 +292,10 @@ fn missing(facts: &ClaimFacts, promise: &Promise) -> Result<Option<Step>, Broken
         }
         Supply::Provision => match claim.selected_node() {
             Some(node) if node == promise.node => Ok(None),
-            // Told once and not any more: the provisioner wants another node.
             None if !promise.told.contains(&facts.key) => Ok(Some(Step::SelectNode { claim })),
-            Some(_) | None => Err(Broken),
+            // Told once and not any more: the provisioner wants another node.
+            None => Err(Broken::NotMade),
+            Some(_) => Err(Broken::Changed),
         },
     }
 }

@@ -10,8 +10,10 @@ use orlop_model::{
 
 use crate::{
     assign::{NodeFacts, View},
+    limits,
     reason::{Reason, Unready},
     volume_binding::{ClaimFacts, Sorted},
+    zone,
 };
 
 /// How many nodes are named before the rest is counted.
@@ -36,6 +38,13 @@ pub fn hints(
     if told.contains(&Reason::ClaimInUse) {
         let all = sorted.bound.iter().chain(&sorted.late);
         hints.extend(all.filter_map(|(facts, _)| user(facts)));
+    }
+    if told.contains(&Reason::VolumeCount) {
+        hints.extend(fullest(view, sorted));
+    }
+    if told.contains(&Reason::Zone) {
+        let bound = sorted.bound.iter();
+        hints.extend(bound.filter_map(|(facts, _)| zones(facts)));
     }
     if told.contains(&Reason::NoVolume) {
         let fitting = |(facts, claim): &(&ClaimFacts, &Claim)| fitting(view, facts, claim);
@@ -89,6 +98,40 @@ fn user(facts: &ClaimFacts) -> Option<String> {
             "claim \"{name}\" is for one pod at a time, and {user} has it; end that one, or use a claim \
              with ReadWriteOnce"
         )
+    })
+}
+
+/// Of the nodes that would have too many volumes, the one that lacks the fewest places.
+fn fullest(view: &View, sorted: &Sorted<'_>) -> Option<String> {
+    let brought = limits::brought(&view.pod, sorted);
+    let excess = |node: &NodeFacts| {
+        let csi_node = node.csi_node.as_deref();
+        let excess = limits::excess(&brought, &node.attached, csi_node)?;
+        let lacks = (excess.there + excess.more).saturating_sub(excess.limit);
+        Some((lacks, node.node.metadata.name.clone(), excess))
+    };
+    let all = view.nodes.iter().filter_map(excess);
+    let (_, node, excess) = all.min_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)))?;
+    let limits::Excess {
+        driver,
+        limit,
+        there,
+        more,
+    } = excess;
+    Some(format!(
+        "{node} can have {limit} volumes of driver \"{driver}\" and has {there}; this pod would bring \
+         {more} more"
+    ))
+}
+
+/// Where a bound volume's labels say that it is.
+fn zones(facts: &ClaimFacts) -> Option<String> {
+    let volume = facts.volume.as_ref()?;
+    let places = zone::places(volume);
+    let (claim, volume) = (&facts.key.name, &volume.metadata.name);
+    (!places.is_empty()).then(|| {
+        let places = places.join(", ");
+        format!("claim \"{claim}\" has the volume \"{volume}\", which is in {places}")
     })
 }
 

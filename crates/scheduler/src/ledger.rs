@@ -60,27 +60,50 @@ pub struct Ledger {
     promises: BTreeMap<Key, Promise>,
     promised_volumes: BTreeMap<String, Key>,
     settled: Vec<Settled>,
+    /// How often what a pod was promised came to nothing, by its uid.
+    setbacks: BTreeMap<Key, (String, u32)>,
 }
 
 impl Ledger {
-    /// Takes in what a pod is now.
-    pub fn see(&mut self, pod: &Pod) {
+    /// Takes in what a pod is now. Answers with a promise that nobody wants kept any more.
+    pub fn see(&mut self, pod: &Pod) -> Option<Promise> {
         let key = pod.key();
-        let stale = |promise: &Promise| promise.uid != pod.metadata.uid;
+        let ending = pod.metadata.is_deleting();
+        // One that is accepted is kept until the watch tells of it.
+        let void =
+            |promise: &Promise| promise.uid != pod.metadata.uid || (ending && !promise.placed);
         if pod.is_finished() {
-            self.forget(&key);
-        } else if pod.is_placed() {
-            self.break_promise(&key);
-            self.seat(&key, pod.spec.node_name.clone(), Amounts::of_pod(pod));
-        } else if self.promises.get(&key).is_some_and(stale) {
-            self.forget(&key);
+            return self.forget(&key);
         }
+        if pod.is_placed() {
+            // It was kept.
+            self.break_promise(&key);
+            self.setbacks.remove(&key);
+            self.seat(&key, pod.spec.node_name.clone(), Amounts::of_pod(pod));
+        } else if self.promises.get(&key).is_some_and(void) {
+            return self.forget(&key);
+        }
+        None
     }
 
-    /// The pod is gone.
-    pub fn forget(&mut self, key: &Key) {
-        self.break_promise(key);
+    /// What a pod was promised came to nothing. Answers with how often that has happened to it.
+    pub fn note_setback(&mut self, pod: &Pod) -> u32 {
+        let uid = &pod.metadata.uid;
+        let (of, count) = self.setbacks.entry(pod.key()).or_default();
+        if of != uid {
+            uid.clone_into(of);
+            *count = 0;
+        }
+        *count += 1;
+        *count
+    }
+
+    /// The pod is gone. Answers with what it was promised.
+    pub fn forget(&mut self, key: &Key) -> Option<Promise> {
+        self.setbacks.remove(key);
+        let promise = self.break_promise(key);
         self.unseat(key);
+        promise
     }
 
     /// Promises a node to a pod.
@@ -108,11 +131,11 @@ impl Ledger {
     }
 
     /// Takes a promise back.
-    pub fn break_promise(&mut self, key: &Key) {
-        if self.promises.remove(key).is_some() {
-            self.promised_volumes.retain(|_, holder| holder != key);
-            self.unseat(key);
-        }
+    pub fn break_promise(&mut self, key: &Key) -> Option<Promise> {
+        let promise = self.promises.remove(key)?;
+        self.promised_volumes.retain(|_, holder| holder != key);
+        self.unseat(key);
+        Some(promise)
     }
 
     /// What a pod was promised.

@@ -21,6 +21,7 @@ pub mod room;
 pub mod score;
 mod turns;
 pub mod volume_binding;
+pub mod waking;
 pub mod zone;
 
 #[cfg(test)]

@@ -77,20 +77,38 @@ pub fn check(
     attached: &Attached,
     node: Option<&CsiNode>,
 ) -> Result<(), Reason> {
-    for (driver, new) in brought {
-        let limit = node
-            .and_then(|n| n.driver(driver))
-            .and_then(|d| d.allocatable.as_ref())
-            .and_then(|a| a.count);
-        let Some(limit) = limit.and_then(|l| usize::try_from(l).ok()) else {
-            continue;
-        };
+    match excess(brought, attached, node) {
+        Some(_) => Err(Reason::VolumeCount),
+        None => Ok(()),
+    }
+}
+
+/// A driver of which a node would have more volumes than it can bear.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excess {
+    /// The driver.
+    pub driver: String,
+    /// How many the node can bear.
+    pub limit: usize,
+    /// How many it has.
+    pub there: usize,
+    /// How many would come.
+    pub more: usize,
+}
+
+/// What a pod would bring that the node can't bear.
+pub fn excess(brought: &Attached, attached: &Attached, node: Option<&CsiNode>) -> Option<Excess> {
+    brought.iter().find_map(|(driver, new)| {
+        let resources = node?.driver(driver)?.allocatable.as_ref()?;
+        let limit = usize::try_from(resources.count?).ok()?;
         let none = BTreeSet::new();
         let there = attached.get(driver).unwrap_or(&none);
         let more = new.difference(there).count();
-        if more > 0 && there.len() + more > limit {
-            return Err(Reason::VolumeCount);
-        }
-    }
-    Ok(())
+        (more > 0 && there.len() + more > limit).then(|| Excess {
+            driver: driver.clone(),
+            limit,
+            there: there.len(),
+            more,
+        })
+    })
 }

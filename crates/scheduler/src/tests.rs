@@ -5,6 +5,7 @@ mod keeping;
 mod limits_of_nodes;
 mod old_plugins;
 mod originals;
+mod waking;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -578,10 +579,13 @@ fn a_claim_that_loses_its_node_makes_the_scheduler_think_again() {
     let mut told = v.clone();
     edit(&mut told.claims[0], |c| select(c, "n1"));
     assert!(matches!(decide(&told), Decision::Prepare { steps, .. } if steps.is_empty()));
+    let Decision::GiveUp(setback) = decide(&v) else {
+        panic!("the provisioner took it back");
+    };
     assert_eq!(
-        decide(&v),
-        Decision::Reconsider,
-        "the provisioner took it back"
+        setback.to_string(),
+        "running PreBind plugin \"VolumeBinding\": binding volumes: provisioning failed for PVC \
+         \"data\". Note: its volume could not be made on n1; \"kubectl describe pvc data\" tells why"
     );
     edit(&mut told.claims[0], |c| select(c, "n2"));
     assert_eq!(decide(&told), Decision::Reconsider);
@@ -633,6 +637,19 @@ fn a_promise_counts_until_the_pod_is_placed_or_gone() {
     ledger.see(&pod);
     assert!(ledger.promised(&pod.key()).is_none());
     assert_eq!(ledger.tally("n1"), Tally::default());
+}
+
+#[test]
+fn a_pod_waits_longer_each_time_that_its_volumes_cannot_be_had() {
+    let mut ledger = Ledger::default();
+    let mut pod = pod("p", &[]);
+    let counts: Vec<u32> = (0..3).map(|_| ledger.note_setback(&pod)).collect();
+    assert_eq!(counts, [1, 2, 3]);
+    pod.metadata.uid = "another of its name".into();
+    assert_eq!(ledger.note_setback(&pod), 1);
+    pod.spec.node_name = "n1".into();
+    ledger.see(&pod);
+    assert_eq!(ledger.note_setback(&pod), 1, "it was placed");
 }
 
 /// One pod with a claim that a volume serves and one that must be provisioned; a binder and

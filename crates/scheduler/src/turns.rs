@@ -1,7 +1,7 @@
 //! The scheduler's shell: wakes, looks, asks `decide`, and carries the answer out.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -11,26 +11,32 @@ use orlop_model::{
     VolumeAttachment, matching, pod, well_known,
 };
 use orlop_runtime::{
-    ApiError, Backoff, Cache, Change, Clock, Cluster, EventType, Index, Outcome, Patch, Process,
-    Queue, Recorder, work,
+    ApiError, Backoff, Cache, Clock, Cluster, EventType, Index, Outcome, Patch, Process, Queue,
+    Recorder, work,
 };
 use serde_json::json;
-use tokio::time::Instant;
 use tracing::{debug, warn};
 
 mod look;
+mod watching;
 
 use crate::{
     NAME,
     assign::{self, Decision, Step},
     hints,
-    ledger::{Ledger, Settled},
+    ledger::Ledger,
     reason::Refusal,
+    waking::{News, Refused},
 };
 
 /// How many pods are worked on at once. Decisions are made one at a time all the same;
 /// it is their writes that overlap.
 const AT_ONCE: usize = 16;
+/// The original's: a pod that failed is tried again after one to ten seconds.
+const BACKOFF: Backoff = Backoff {
+    first: Duration::from_secs(1),
+    most: Duration::from_secs(10),
+};
 /// After a write that came too late: the watch is about to tell.
 const SOON: Duration = Duration::from_millis(50);
 /// How long a volume that was made is taken off what its driver tells to be left, unless the
@@ -44,8 +50,8 @@ const BINDING: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Item {
     Pod(Key),
-    /// All pods that no node would do for: one look for a burst of changes.
-    Refused,
+    /// Room of a class that was held back for volumes just made, and is no more.
+    Room(String),
 }
 
 #[derive(Clone)]
@@ -71,7 +77,7 @@ struct Scheduler {
     capacities_by_class: Index<CsiStorageCapacity>,
     attachments_by_node: Index<VolumeAttachment>,
     ledger: Arc<Mutex<Ledger>>,
-    refused: Arc<Mutex<BTreeSet<Key>>>,
+    refused: Arc<Mutex<BTreeMap<Key, Refused>>>,
 }
 
 fn class_of(capacity: &CsiStorageCapacity) -> Vec<String> {
@@ -100,16 +106,11 @@ pub fn start(process: &Process) {
     let volumes = process.cache::<Volume>();
     let capacities = process.cache::<CsiStorageCapacity>();
     let attachments = process.cache::<VolumeAttachment>();
-    // The original's: a pod that failed is tried again after one to ten seconds.
-    let backoff = Backoff {
-        first: Duration::from_secs(1),
-        most: Duration::from_secs(10),
-    };
     let scheduler = Scheduler {
         cluster: process.cluster.clone(),
         clock: process.clock,
         recorder: process.recorder(NAME),
-        queue: Queue::new(backoff),
+        queue: Queue::new(BACKOFF),
         nodes: process.cache(),
         claims_under_way: claims.index("scheduler/under-way", under_way),
         claims,
@@ -163,133 +164,14 @@ impl Scheduler {
         })
     }
 
-    fn subscribe(&self) {
-        let role = self.clone();
-        self.pods.subscribe(move |change| role.pod_changed(change));
-        let role = self.clone();
-        self.claims.subscribe(move |change| {
-            if let Change::Applied {
-                old: Some(old),
-                new,
-            } = change
-            {
-                role.note_made(old, new);
-            }
-            role.wake_users(&change.object().key());
-        });
-        let role = self.clone();
-        self.volumes
-            .subscribe(move |change| match &change.object().spec.claim_ref {
-                Some(owner) => role.wake_users(&owner.key()),
-                None => role.wake_refused(),
-            });
-        let role = self.clone();
-        self.nodes.subscribe(move |change| {
-            if let Change::Applied {
-                old: Some(old),
-                new,
-            } = change
-            {
-                // Heartbeats change nothing that matters here.
-                let same = old.spec == new.spec
-                    && old.metadata.labels == new.metadata.labels
-                    && old.status.allocatable == new.status.allocatable
-                    && old.is_ready() == new.is_ready();
-                if same {
-                    return;
-                }
-            }
-            role.wake_refused();
-        });
-        let role = self.clone();
-        self.csi_nodes.subscribe(move |_| role.wake_refused());
-        let role = self.clone();
-        self.drivers.subscribe(move |_| role.wake_refused());
-        let role = self.clone();
-        self.classes.subscribe(move |_| role.wake_refused());
-        let role = self.clone();
-        self.capacities.subscribe(move |_| role.wake_refused());
-        let role = self.clone();
-        self.attachments.subscribe(move |change| {
-            if matches!(change, Change::Deleted(_)) {
-                role.wake_refused();
-            }
-        });
-    }
-
-    fn pod_changed(&self, change: &Change<'_, Pod>) {
-        let pod = change.object();
-        let key = pod.key();
-        match change {
-            Change::Deleted(_) => {
-                self.ledger().forget(&key);
-                self.refused().remove(&key);
-                self.wake_refused();
-            }
-            Change::Applied { old, .. } => {
-                self.ledger().see(pod);
-                let was_running = old.is_some_and(|o| o.is_placed() && !o.is_finished());
-                if was_running && pod.is_finished() {
-                    self.wake_refused();
-                }
-                let same = |o: &Pod| o.metadata.uid == pod.metadata.uid && o.spec == pod.spec;
-                if assign::is_ours(pod) && !old.is_some_and(|o| same(o)) {
-                    self.queue.add(Item::Pod(key));
-                }
-            }
-        }
-    }
-
-    fn wake_users(&self, claim: &Key) {
-        for pod in self.pods_by_claim.get(&claim.to_string()) {
-            if assign::is_ours(&pod) {
-                self.queue.add(Item::Pod(pod.key()));
-            }
-        }
-    }
-
-    /// A claim that was told its node is bound: until its driver tells anew what is left, this
-    /// is taken off.
-    fn note_made(&self, old: &Claim, new: &Claim) {
-        let (Some(class), Some(node)) = (new.class(), old.selected_node()) else {
-            return;
-        };
-        let made = !old.is_fully_bound() && new.is_fully_bound();
-        let provisioner = self.classes.named(class).map(|c| c.provisioner.clone());
-        let driver = provisioner.and_then(|name| self.drivers.named(&name));
-        if made && driver.is_some_and(|d| d.spec.storage_capacity == Some(true)) {
-            self.ledger().settle(Settled {
-                class: class.to_owned(),
-                node: node.to_owned(),
-                bytes: new.requested_bytes(),
-                revision: new.metadata.revision(),
-                until: Instant::now() + HOLD,
-            });
-            self.queue.add_after(Item::Refused, HOLD);
-        }
-    }
-
-    fn wake_refused(&self) {
-        if !self.refused().is_empty() {
-            self.queue.add(Item::Refused);
-        }
-    }
-
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refused(&self) -> MutexGuard<'_, BTreeSet<Key>> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn turn(&self, item: Item) -> Outcome {
         match item {
-            Item::Refused => {
-                let refused = std::mem::take(&mut *self.refused());
-                for key in refused {
-                    self.queue.add(Item::Pod(key));
-                }
+            Item::Room(class) => {
+                self.tell(Some(News::Room(&class)));
                 Outcome::Done
             }
             Item::Pod(key) => match self.pod_turn(&key).await {
@@ -310,6 +192,9 @@ impl Scheduler {
         let Some(pod) = self.pods.get(key) else {
             return Ok(Outcome::Done);
         };
+        // Before the look: what changes during it must bring another.
+        self.refused()
+            .insert(key.clone(), Refused::looking(pod.clone()));
         // No await until a promise stands: another pod's turn must see it.
         let mut view = self.view(&pod);
         let mut decision = assign::decide(&view);
@@ -319,19 +204,29 @@ impl Scheduler {
             decision = assign::decide(&view);
         }
         debug!(pod = %key, ?decision, "decided");
+        match &decision {
+            Decision::Refuse(refusal) => {
+                let refused = Refused::of(&view, refusal);
+                self.refused().insert(key.clone(), refused);
+            }
+            _ => {
+                self.refused().remove(key);
+            }
+        }
         match decision {
             Decision::Leave => Ok(Outcome::Done),
             Decision::Promise { .. } | Decision::Reconsider => {
-                self.ledger().break_promise(key);
+                self.break_promise(&pod);
                 Ok(Outcome::Retry)
             }
-            Decision::GiveUp(overdue) => {
-                self.ledger().break_promise(key);
-                self.say_failed(&pod, &overdue.to_string());
-                Ok(Outcome::Retry)
+            Decision::GiveUp(setback) => {
+                self.break_promise(&pod);
+                self.say_failed(&pod, &setback.to_string());
+                // The turns between two setbacks went well, so that the queue doesn't count these.
+                let setbacks = self.ledger().note_setback(&pod);
+                Ok(Outcome::After(BACKOFF.after(setbacks)))
             }
             Decision::Refuse(refusal) => {
-                self.refused().insert(key.clone());
                 let mut message = refusal.message(self.nodes.len());
                 if let Refusal::Claims(unready) = &refusal {
                     message.extend(hints::of_claims(&view.claims, unready));
@@ -350,6 +245,14 @@ impl Scheduler {
                 self.place(&pod, &node).await?;
                 Ok(Outcome::Done)
             }
+        }
+    }
+
+    /// What the pod was promised is there for others again.
+    fn break_promise(&self, pod: &Pod) {
+        let broken = self.ledger().break_promise(&pod.key());
+        if let Some(promise) = broken {
+            self.tell_left(pod, Some(&promise));
         }
     }
 

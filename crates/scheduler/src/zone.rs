@@ -32,6 +32,21 @@ pub fn allows(volume: &Volume, node: &BTreeMap<String, String>) -> bool {
     })
 }
 
+/// Where a volume's labels say that it is, in words.
+pub fn places(volume: &Volume) -> Vec<String> {
+    let labels = &volume.metadata.labels;
+    let mut places = Vec::new();
+    for (what, names) in [
+        ("zone", [well_known::ZONE, well_known::BETA_ZONE]),
+        ("region", [well_known::REGION, well_known::BETA_REGION]),
+    ] {
+        if let Some(zones) = names.iter().find_map(|name| labels.get(*name)) {
+            places.push(format!("{what} {}", zones.replace(AND, " or ")));
+        }
+    }
+    places
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,22 +4,34 @@ use serde_json::{Map, Value};
 
 /// Merges `patch` into `current`: null removes, maps merge, the rest replaces.
 pub fn merge(current: &Value, patch: &Value) -> Value {
+    let mut result = current.clone();
+    merge_into(&mut result, patch);
+    result
+}
+
+/// The same in place: what the patch doesn't name is not copied once per level.
+fn merge_into(current: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
-        return patch.clone();
+        current.clone_from(patch);
+        return;
     };
-    let mut result = match current {
-        Value::Object(map) => map.clone(),
-        _ => Map::new(),
+    if !current.is_object() {
+        *current = Value::Object(Map::new());
+    }
+    let Value::Object(current) = current else {
+        return;
     };
     for (key, value) in patch {
         if value.is_null() {
-            result.remove(key);
+            current.remove(key);
+        } else if let Some(there) = current.get_mut(key) {
+            merge_into(there, value);
         } else {
-            let merged = merge(result.get(key).unwrap_or(&Value::Null), value);
-            result.insert(key.clone(), merged);
+            let mut new = Value::Null;
+            merge_into(&mut new, value);
+            current.insert(key.clone(), new);
         }
     }
-    Value::Object(result)
 }
 
 #[cfg(test)]

@@ -167,12 +167,14 @@ impl Registry {
             let Some(stored) = self.store.get(&key) else {
                 return Err(Refusal::not_found(target.kind, &target.name));
             };
-            let step = self.decide_edit(target, part, &stored, &edit, (options, fields))?;
+            let before = stored.value();
+            let now = (&*stored, &before);
+            let step = self.decide_edit(target, part, now, &edit, (options, fields))?;
             let mut room = None;
             if let Edited::Changed(after) = &step
                 && quota::heeds(convert::stored_kind(target.kind), part)
             {
-                let before = (stored.revision, &stored.value());
+                let before = (stored.revision, &before);
                 room = self.make_room(target, part, (Some(before), after))?;
             }
             let (change, result) = match step {
@@ -208,13 +210,12 @@ impl Registry {
         &self,
         target: &Target,
         part: Part,
-        stored: &Stored,
+        (stored, before): (&Stored, &Value),
         edit: &impl Fn(&Value) -> Result<Value, Refusal>,
         (options, fields): (&WriteOptions, Fields),
     ) -> Result<Edited, Refusal> {
         let kind = convert::stored_kind(target.kind);
-        let before = stored.value();
-        let served = convert::to_served(target.kind, Cow::Borrowed(&before));
+        let served = convert::to_served(target.kind, Cow::Borrowed(before));
         let mut after = edit(&served)?;
         identity::drop_nulls(target.kind, &mut after);
         identity::settle_update(target, &mut after)?;
@@ -230,7 +231,7 @@ impl Registry {
         options.warnings.say(warnings);
         let mut after = convert::to_stored(target.kind, after);
         let wanted = text(&after, "/metadata/resourceVersion");
-        if !wanted.is_empty() && wanted != text(&before, "/metadata/resourceVersion") {
+        if !wanted.is_empty() && wanted != text(before, "/metadata/resourceVersion") {
             return Err(Refusal::modified(target.kind, &target.name));
         }
         let uid = text(&after, "/metadata/uid");
@@ -242,14 +243,14 @@ impl Registry {
             return Err(Refusal::precondition(target.kind, &target.name, &mismatch));
         }
         let now = self.clock.stamp();
-        strategy::before_update(kind, part, (&before, &mut after), &now);
+        strategy::before_update(kind, part, (before, &mut after), &now);
         admission::defaults(kind, &mut after);
         if definitions::is_definition(kind) && part == Part::Main {
-            definitions::settle(&self.store.read(), Some(&before), &mut after, &now);
+            definitions::settle(&self.store.read(), Some(before), &mut after, &now);
         }
-        strategy::count_generation(kind, part, &before, &mut after);
-        admission::admit_update(&self.store.read(), target, part, (&before, &after))?;
-        let errors = admission::validate_update(target.kind, part, &before, &after);
+        strategy::count_generation(kind, part, before, &mut after);
+        admission::admit_update(&self.store.read(), target, part, (before, &after))?;
+        let errors = admission::validate_update(target.kind, part, before, &after);
         if !errors.is_empty() {
             return Err(Refusal::invalid(kind, &target.name, &errors));
         }
@@ -272,7 +273,7 @@ impl Registry {
         );
         if strategy::is_finished(kind, &after) {
             Ok(Edited::Finished(after))
-        } else if after == before {
+        } else if after == *before {
             Ok(Edited::Same)
         } else {
             Ok(Edited::Changed(after))

@@ -157,10 +157,14 @@ fn offer(claim: &Claim, survey: &Survey) -> Option<String> {
         });
         return Some(format!("there is no free volume {of_class}{hint}"));
     }
+    let mut other = left
+        .iter()
+        .filter(|v| v.volume_mode() != claim.volume_mode());
+    let other = other.next().map(|v| v.volume_mode());
     left.retain(|v| v.volume_mode() == claim.volume_mode());
-    if left.is_empty() {
+    if let (true, Some(other)) = (left.is_empty(), other) {
         return Some(format!(
-            "no free volume {of_class} has volumeMode {:?}",
+            "no free volume {of_class} has volumeMode {:?}; there are such with {other:?}",
             claim.volume_mode()
         ));
     }

@@ -133,7 +133,10 @@ async fn mistakes_are_told_with_what_would_fit() {
             "device",
             json!({"volumeMode": "Block"}),
             "FailedBinding",
-            format!("{none}no free volume without a class has volumeMode Block"),
+            format!(
+                "{none}no free volume without a class has volumeMode Block; there are such with \
+                 Filesystem"
+            ),
         ),
         (
             "choosy",

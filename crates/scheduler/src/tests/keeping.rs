@@ -2,7 +2,7 @@
 //! waiting until everything is bound), by their names.
 
 use super::*;
-use crate::assign::Overdue;
+use crate::assign::Setback;
 
 /// A promise on `n1`, what has become of the pod's claims, and what is to be done.
 struct Case {
@@ -20,6 +20,8 @@ enum Expected {
     Writes(Vec<&'static str>),
     Place,
     Reconsider,
+    /// The pod is told, and waits.
+    NotMade,
 }
 
 fn key(name: &str) -> Key {
@@ -99,6 +101,7 @@ fn check(cases: Vec<Case>) {
             }
             Decision::Place { .. } => Expected::Place,
             Decision::Reconsider => Expected::Reconsider,
+            Decision::GiveUp(Setback::NotMade { .. }) => Expected::NotMade,
             other => panic!("{}: {other:?}", case.name),
         };
         assert_eq!(decision, case.expected, "{}", case.name);
@@ -199,7 +202,7 @@ fn what_was_assumed_is_written_volumes_first() {
 
 #[test]
 fn a_pod_waits_until_all_is_bound_and_thinks_again_when_that_cannot_be() {
-    use Expected::{Place, Reconsider, Writes};
+    use Expected::{NotMade, Place, Reconsider, Writes};
     let elsewhere = {
         let mut volume = reserved("va", "a");
         volume.spec.node_affinity = super::volume("x", "1Gi", "n2").spec.node_affinity;
@@ -278,7 +281,7 @@ fn a_pod_waits_until_all_is_bound_and_thinks_again_when_that_cannot_be() {
                 "provisioning-pvc-annotations-nil",
                 vec![made("a", None)],
                 vec![provision("a")],
-                Reconsider,
+                NotMade,
             ),
             &["a"],
         ),
@@ -327,7 +330,7 @@ fn what_takes_too_long_is_told_by_claim_and_begun_anew() {
         &["a"],
     );
     v.overdue = true;
-    let overdue = Overdue {
+    let overdue = Setback::Overdue {
         node: "n1".into(),
         claims: vec!["a".into()],
     };

@@ -260,3 +260,42 @@ fn a_driver_may_demand_to_be_there_before_its_pods() {
         ),
     ]);
 }
+
+#[test]
+fn who_meets_a_full_node_is_told_how_full_it_is() {
+    let two: &[(&str, &str)] = &[("d", "h-x"), ("d", "h-y")];
+    let Decision::Refuse(refusal) = decided(vec![bound("a", "d")], &berth(2, two)) else {
+        panic!("it fits");
+    };
+    assert_eq!(
+        refusal.message(1),
+        "0/1 nodes are available: 1 node(s) exceed max volume count. Note: n1 can have 2 volumes of \
+         driver \"d\" and has 2; this pod would bring 1 more."
+    );
+}
+
+#[test]
+fn who_is_in_the_wrong_zone_is_told_which_is_right() {
+    let mut facts = bound("a", "d");
+    let mut volume = (**facts.volume.as_ref().unwrap()).clone();
+    volume
+        .metadata
+        .labels
+        .insert(well_known::ZONE.into(), "east__west".into());
+    facts.volume = Some(Arc::new(volume));
+    let mut v = view(pod("p", &["a"]), vec![facts]);
+    v.nodes.truncate(1);
+    let mut node = (*v.nodes[0].node).clone();
+    node.metadata
+        .labels
+        .insert(well_known::ZONE.into(), "north".into());
+    v.nodes[0].node = Arc::new(node);
+    let Decision::Refuse(refusal) = decide(&v) else {
+        panic!("it fits");
+    };
+    assert_eq!(
+        refusal.message(1),
+        "0/1 nodes are available: 1 node(s) had no available volume zone. Note: claim \"a\" has the \
+         volume \"v-a\", which is in zone east or west."
+    );
+}

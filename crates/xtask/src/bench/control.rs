@@ -12,11 +12,11 @@ use std::{
 };
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 pub(super) use self::work::{Extent, Phase, lead};
 use super::{
-    IDLE, REST, Side,
+    IDLE, REST,
     audit::{Audit, Counts, Who},
     build,
     figures::Figures,
@@ -32,9 +32,9 @@ pub(crate) struct Wanted {
     /// A tenth of everything, for a first look.
     #[arg(long)]
     brief: bool,
-    /// Only ours, or only the originals.
+    /// Only ours, only the originals, or only `orlop up`, which needs no Go.
     #[arg(long)]
-    only: Option<Side>,
+    only: Option<Only>,
     /// How many volumes and claims are bound, one number after the other.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     claims: Vec<usize>,
@@ -51,6 +51,17 @@ pub(crate) struct Wanted {
     /// requests are the same; rates, processor time and memory are not.
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
+}
+
+/// What may be left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Only {
+    /// `orlop control` and `orlop up`.
+    Ours,
+    /// kube-controller-manager.
+    Theirs,
+    /// `orlop up` alone.
+    Up,
 }
 
 /// Who is measured.
@@ -73,10 +84,12 @@ impl Set {
         }
     }
 
-    fn side(self) -> Side {
-        match self {
-            Self::Manager => Side::Theirs,
-            Self::Ours | Self::Embedded => Side::Ours,
+    fn is_among(self, only: Option<Only>) -> bool {
+        match only {
+            None => true,
+            Some(Only::Ours) => self != Self::Manager,
+            Some(Only::Theirs) => self == Self::Manager,
+            Some(Only::Up) => self == Self::Embedded,
         }
     }
 }
@@ -121,13 +134,17 @@ pub(super) async fn run(wanted: &Wanted) -> Result<ExitCode> {
         Some(folder) => std::path::absolute(folder)?,
         None => build()?,
     };
-    let Some(binaries) = kube::build_all()? else {
-        return Ok(ExitCode::SUCCESS);
+    let binaries = match wanted.only {
+        Some(Only::Up) => Vec::new(),
+        _ => match kube::build_all()? {
+            Some(binaries) => binaries,
+            None => return Ok(ExitCode::SUCCESS),
+        },
     };
     let size = Size::of(wanted);
     let mut columns = Vec::new();
     for set in [Set::Manager, Set::Ours, Set::Embedded] {
-        if wanted.only.is_some_and(|only| only != set.side()) {
+        if !set.is_among(wanted.only) {
             continue;
         }
         eprintln!("{}", set.heading());

@@ -11,6 +11,7 @@ mod tests;
 use super::fields::compare::changes;
 use super::fields::managers::{Manager, Managers, Share};
 use super::fields::merge::merged;
+use super::fields::record::{Written, amend};
 use super::fields::remove::without;
 use super::fields::set::FieldSet;
 use super::fields::{fields_of, with_parents};
@@ -112,52 +113,93 @@ pub fn track_update(
     options: UpdateOptions<'_>,
 ) {
     let shape = schema().of(kind);
-    let current = || before.and_then(Managers::of).unwrap_or_default();
-    let mut managers = match options.subresource {
-        Some(_) => current(),
-        None if after.pointer("/metadata/managedFields") == Some(&json!([{}])) => {
-            Managers::default()
-        }
-        None => Managers::of(after).unwrap_or_else(current),
-    };
     let old = before.map(without_record);
     let old = old.as_ref().unwrap_or(&NOTHING);
     // It is written anew below.
-    drop_record(after);
+    let mut sent = take_record(after);
     let ignored = ignored(kind, options.subresource);
     let found = changes(&shape, old, after).excluding(&ignored);
-    let written = found.added.join(found.modified);
-    managers.take(&written, None);
-    managers.take(&found.removed, None);
-
-    let fields = written.minus(&UNOWNED_FIELDS);
-    if !fields.is_empty() {
+    let (written, removed) = (found.added.join(found.modified), found.removed);
+    let fields = written.clone().minus(&UNOWNED_FIELDS);
+    let by = (!fields.is_empty()).then(|| {
         let me = Manager::updater(options.manager, options.subresource, &kind.api_version());
-        let previous = managers.shares.remove(&me);
         let share = Share {
-            fields: match previous {
-                Some(previous) => previous.fields.union(&fields),
-                None => fields,
-            },
+            fields,
             api_version: kind.api_version(),
             time: options.now.to_owned(),
         };
+        (me, share)
+    });
+    // What the server wrote itself can be read, and needn't be.
+    let kept = before.and_then(|before| before.pointer("/metadata/managedFields"));
+    let entries = match (sent.as_ref() == kept, options.subresource) {
+        (true, _) => sent.take(),
+        (false, Some(_)) => kept.cloned(),
+        (false, None) => None,
+    };
+    if let Some(Value::Array(entries)) = entries {
+        let write = Written {
+            written: &written,
+            removed: &removed,
+            by: by.as_ref(),
+        };
+        if let Some(amended) = amend(entries, &write) {
+            if let Some(metadata) = after.get_mut("metadata").and_then(Value::as_object_mut)
+                && !amended.is_empty()
+            {
+                metadata.insert("managedFields".to_owned(), Value::Array(amended));
+            }
+            return;
+        }
+    }
+
+    let current = || before.and_then(Managers::of).unwrap_or_default();
+    let mut managers = match options.subresource {
+        Some(_) => current(),
+        None if sent.as_ref() == Some(&json!([{}])) => Managers::default(),
+        // One that is as it was needs no other reading than the current one.
+        None => sent
+            .as_ref()
+            .and_then(Managers::of_record)
+            .unwrap_or_else(current),
+    };
+    managers.take(&written, None);
+    managers.take(&removed, None);
+    if let Some((me, mut share)) = by {
+        if let Some(previous) = managers.shares.remove(&me) {
+            share.fields = previous.fields.join(share.fields);
+        }
         managers.shares.insert(me, share);
         managers.cap_updaters();
     }
     managers.store(after);
 }
 
+/// A copy without its record, which is most of an object and isn't copied first.
 fn without_record(object: &Value) -> Value {
-    let mut object = object.clone();
-    drop_record(&mut object);
-    object
+    let Some(fields) = object.as_object() else {
+        return object.clone();
+    };
+    let bare = |metadata: &Value| match metadata.as_object() {
+        Some(fields) => {
+            let rest = fields.iter().filter(|(name, _)| *name != "managedFields");
+            Value::Object(
+                rest.map(|(name, value)| (name.clone(), value.clone()))
+                    .collect(),
+            )
+        }
+        None => metadata.clone(),
+    };
+    let fields = fields.iter().map(|(name, value)| match name.as_str() {
+        "metadata" => (name.clone(), bare(value)),
+        _ => (name.clone(), value.clone()),
+    });
+    Value::Object(fields.collect())
 }
 
-fn drop_record(object: &mut Value) {
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
-    }
+fn take_record(object: &mut Value) -> Option<Value> {
+    let metadata = object.get_mut("metadata")?.as_object_mut()?;
+    metadata.remove("managedFields")
 }
 
 fn before_first_apply(kind: &KindInfo, shape: &Shape, live: &Value) -> Managers {

@@ -649,4 +649,23 @@ proptest! {
             .fold(FieldSet::default(), |owned, share| owned.union(&share.fields));
         prop_assert!(all.difference(&owned).is_empty(), "{:?}", all.difference(&owned).paths());
     }
+
+    /// Whoever leaves the record out has it read and written anew.
+    #[test]
+    fn a_record_is_amended_as_if_all_of_it_were_read(
+        (a, b, c) in (any_config(), any_config(), any_config()), same in any::<bool>()
+    ) {
+        let next = |object: &Value, before: &Value| {
+            let mut next = object.clone();
+            next["metadata"]["managedFields"] = before["metadata"]["managedFields"].clone();
+            next
+        };
+        let first = forced(None, &a, "applies");
+        let second = update(Some(&first), next(&b, &first), "one", EARLY);
+        let third = update(Some(&second), next(&c, &second), "two", EARLY);
+        let who = if same { "one" } else { "three" };
+        let amended = update(Some(&third), next(&a, &third), who, LATE);
+        let anew = update(Some(&third), without_record(&a), who, LATE);
+        prop_assert_eq!(amended, anew);
+    }
 }

@@ -54,6 +54,10 @@ fn compare(
     path: &mut Vec<Step>,
     found: &mut Changes,
 ) {
+    // Most of an object stays as it is: nothing needs to be named there.
+    if before.is_some() && before == after {
+        return;
+    }
     match walk(shape, before, after) {
         Walk::Leaf => {
             // What is always there is empty where nothing is said of it.

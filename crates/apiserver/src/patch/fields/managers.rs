@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// More update entries than this are merged, oldest first.
-const MAX_UPDATERS: usize = 10;
+pub(super) const MAX_UPDATERS: usize = 10;
 const OLD_UPDATERS: &str = "ancient-changes";
 
 /// How a manager writes.
@@ -84,28 +84,15 @@ pub(crate) struct Managers {
 impl Managers {
     /// Reads an object's record; `None` when there is none that can be read.
     pub(crate) fn of(object: &Value) -> Option<Self> {
-        let entries = object.pointer("/metadata/managedFields")?.as_array()?;
+        Self::of_record(object.pointer("/metadata/managedFields")?)
+    }
+
+    /// Reads a record; `None` when it can't be read or is empty.
+    pub(crate) fn of_record(record: &Value) -> Option<Self> {
+        let entries = record.as_array()?;
         let mut shares = BTreeMap::new();
         for entry in entries {
-            let text = |name: &str| entry[name].as_str().unwrap_or("").to_owned();
-            let (name, subresource) = (text("manager"), text("subresource"));
-            let api_version = text("apiVersion");
-            if api_version.is_empty() || entry["fieldsType"] != "FieldsV1" {
-                return None;
-            }
-            let manager = match text("operation").as_str() {
-                "Apply" => Manager::applier(&name, Some(&subresource)),
-                "Update" => Manager::updater(&name, Some(&subresource), &api_version),
-                _ => return None,
-            };
-            let share = Share {
-                fields: match entry.get("fieldsV1") {
-                    Some(fields) => FieldSet::decode(fields)?,
-                    None => FieldSet::default(),
-                },
-                api_version,
-                time: text("time"),
-            };
+            let (manager, share) = decode(entry)?;
             shares.insert(manager, share);
         }
         (!shares.is_empty()).then_some(Self { shares })
@@ -142,7 +129,7 @@ impl Managers {
     pub(crate) fn take(&mut self, fields: &FieldSet, keeper: Option<&Manager>) {
         for (manager, share) in &mut self.shares {
             if Some(manager) != keeper {
-                share.fields = share.fields.difference(fields);
+                share.fields = std::mem::take(&mut share.fields).minus(fields);
             }
         }
         self.shares.retain(|_, share| !share.fields.is_empty());
@@ -177,7 +164,37 @@ impl Managers {
     }
 }
 
-fn encode((manager, share): (&Manager, &Share)) -> Value {
+/// Who an entry of a record is about; `None` when it can't be read.
+pub(super) fn manager_of(entry: &Value) -> Option<Manager> {
+    let text = |name: &str| entry[name].as_str().unwrap_or("");
+    let (name, subresource) = (text("manager"), Some(text("subresource")));
+    let api_version = text("apiVersion");
+    if api_version.is_empty() || entry["fieldsType"] != "FieldsV1" {
+        return None;
+    }
+    match text("operation") {
+        "Apply" => Some(Manager::applier(name, subresource)),
+        "Update" => Some(Manager::updater(name, subresource, api_version)),
+        _ => None,
+    }
+}
+
+/// Reads an entry of a record.
+pub(super) fn decode(entry: &Value) -> Option<(Manager, Share)> {
+    let text = |name: &str| entry[name].as_str().unwrap_or("").to_owned();
+    let share = Share {
+        fields: match entry.get("fieldsV1") {
+            Some(fields) => FieldSet::decode(fields)?,
+            None => FieldSet::default(),
+        },
+        api_version: text("apiVersion"),
+        time: text("time"),
+    };
+    Some((manager_of(entry)?, share))
+}
+
+/// An entry of a record.
+pub(super) fn encode((manager, share): (&Manager, &Share)) -> Value {
     let mut entry = json!({
         "manager": manager.name,
         "operation": manager.operation.name(),

@@ -7,6 +7,7 @@
 pub(super) mod compare;
 pub(super) mod managers;
 pub(super) mod merge;
+pub(super) mod record;
 pub(super) mod remove;
 pub(super) mod set;
 

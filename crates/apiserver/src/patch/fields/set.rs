@@ -155,8 +155,39 @@ impl FieldSet {
         match (self.is_empty(), other.is_empty()) {
             (true, _) => other,
             (_, true) => self,
-            (false, false) => self.union(&other),
+            (false, false) => {
+                let mut joined = self;
+                joined.absorb(other);
+                joined
+            }
         }
+    }
+
+    fn absorb(&mut self, other: Self) {
+        self.members.extend(other.members);
+        for (step, theirs) in other.children {
+            self.children.entry(step).or_default().absorb(theirs);
+        }
+    }
+
+    /// Whether some member is one of a set in its FieldsV1 form, too, which is not read for that.
+    pub(super) fn meets(&self, encoded: &Value) -> bool {
+        let Some(map) = encoded.as_object().filter(|map| !map.is_empty()) else {
+            return false;
+        };
+        let there = |step: &Step| map.get(&step.encode());
+        let is_member = |child: &Value| {
+            child
+                .as_object()
+                .is_none_or(|child| child.is_empty() || child.contains_key("."))
+        };
+        self.members
+            .iter()
+            .any(|step| there(step).is_some_and(is_member))
+            || self
+                .children
+                .iter()
+                .any(|(step, child)| there(step).is_some_and(|encoded| child.meets(encoded)))
     }
 
     /// [`FieldSet::difference`] of a set that nobody needs any more.

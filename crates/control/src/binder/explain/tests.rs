@@ -122,7 +122,7 @@ fn a_claim_that_nothing_fits_is_told_what_there_is() {
     let device = |claim: &mut Claim| claim.spec.volume_mode = Some(VolumeMode::Block);
     assert_eq!(
         offered(device, vec![plain()]),
-        "no free volume without a class has volumeMode Block"
+        "no free volume without a class has volumeMode Block; there are such with Filesystem"
     );
     let gold = |claim: &mut Claim| claim.spec.volume_attributes_class_name = Some("gold".into());
     assert_eq!(
