@@ -128,6 +128,13 @@ impl World {
             .unwrap_or_default()
     }
 
+    /// The API server says no to these requests of the sidecars.
+    pub(crate) fn refuse(&self, which: Option<fn(&str) -> bool>) {
+        if let Some((_, fuse)) = &self.sidecars {
+            fuse.refuse(which);
+        }
+    }
+
     /// The same of binder and protection.
     pub(crate) fn requests_beside(&self) -> Vec<(String, u16)> {
         self.beside.requests()
@@ -412,6 +419,13 @@ impl World {
             .map(|e| (e.reason, e.message))
             .collect()
     }
+}
+
+/// Changes the claim `data`.
+pub(crate) async fn change(world: &World, body: Value) {
+    let patch = orlop_runtime::Patch::Merge(body);
+    let changed = world.cluster.patch::<Claim>(&data(), &patch).await;
+    changed.unwrap_or_else(|e| panic!("{}", e.chain()));
 }
 
 pub(crate) fn data() -> Key {
