@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     driver::{NAME, State},
-    fuse::Fuse,
+    fuse::{Fuse, Which},
     world::{World, change, data},
 };
 
@@ -304,8 +304,7 @@ async fn an_attachment_that_can_not_be_is_told_what_stands_in_its_way_and_costs_
 
 #[tokio::test(start_paused = true)]
 async fn what_the_api_server_does_not_let_the_snapshot_controller_write_is_told_on_the_snapshot() {
-    type Refused = fn(&str) -> bool;
-    let cases: [(Refused, &str); 3] = [
+    let cases: [(Which, &str); 3] = [
         (
             |what| what.starts_with("PATCH") && what.ends_with("/volumesnapshots/cut"),
             "SnapshotFinalizerError",

@@ -30,6 +30,9 @@ pub(crate) enum Half {
     After,
 }
 
+/// Chooses requests, such as `PATCH /api/v1/…`.
+pub(crate) type Which = fn(&str) -> bool;
+
 /// Blows at one call. From then on no call gets through: the process is as good as dead.
 #[derive(Clone)]
 pub(crate) struct Fuse(Arc<Inner>);
@@ -42,7 +45,7 @@ struct Inner {
     /// Requests to the API server and how they were answered.
     requests: Mutex<Vec<(String, u16)>>,
     /// Which requests the API server says no to.
-    refused: Mutex<Option<fn(&str) -> bool>>,
+    refused: Mutex<Option<Which>>,
     /// Numbers of the calls that are at the driver.
     away: Mutex<Vec<(CallSite, usize)>>,
 }
@@ -70,8 +73,8 @@ impl Fuse {
         requests.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on these requests, such as `PATCH /api/v1/…`, are not for the process to make.
-    pub(crate) fn refuse(&self, which: Option<fn(&str) -> bool>) {
+    /// From now on these requests are not for the process to make.
+    pub(crate) fn refuse(&self, which: Option<Which>) {
         *self
             .0
             .refused

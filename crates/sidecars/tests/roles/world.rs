@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     driver::{Fake, NAME},
-    fuse::{Fuse, Fused},
+    fuse::{Fuse, Fused, Which},
 };
 
 /// Longer than every backoff.
@@ -129,7 +129,7 @@ impl World {
     }
 
     /// The API server says no to these requests of the sidecars.
-    pub(crate) fn refuse(&self, which: Option<fn(&str) -> bool>) {
+    pub(crate) fn refuse(&self, which: Option<Which>) {
         if let Some((_, fuse)) = &self.sidecars {
             fuse.refuse(which);
         }
