@@ -66,6 +66,10 @@ pub struct Driver {
     line: connection::Line,
     deadlines: Deadlines,
     metrics: Option<Metrics>,
+    /// Calls are for a volume of a plugin whose place the driver took.
+    migrated: bool,
+    /// What the driver has said to be called, before it is known for good.
+    called: Option<Arc<str>>,
     gate: Option<Arc<dyn Gate>>,
     turns: Option<Turns>,
     known: Arc<Known>,
@@ -121,6 +125,8 @@ impl Driver {
             line,
             deadlines: Deadlines::default(),
             metrics: None,
+            migrated: false,
+            called: None,
             gate: None,
             turns: None,
             known: Arc::default(),
@@ -139,6 +145,23 @@ impl Driver {
         Self {
             metrics: Some(metrics),
             ..self
+        }
+    }
+
+    /// The same, whose calls are counted by this name as long as no other is known.
+    fn called(&self, name: &str) -> Self {
+        Self {
+            called: Some(name.into()),
+            ..self.clone()
+        }
+    }
+
+    /// The same, for calls about a volume of a plugin whose place the driver took, or of its own.
+    #[must_use]
+    pub fn for_migrated(&self, migrated: bool) -> Self {
+        Self {
+            migrated,
+            ..self.clone()
         }
     }
 
@@ -332,11 +355,13 @@ impl Driver {
         let took = call.started.elapsed();
         if let Some(metrics) = &self.metrics {
             let driver = self.line.acquaintance.name();
+            let driver = driver.or_else(|| self.called.clone());
             metrics.observe(&Measured {
                 driver: driver.as_deref().unwrap_or(NAMELESS),
                 path: call.site.method.path(),
                 code,
                 took,
+                migrated: self.migrated,
             });
         }
         match &outcome {

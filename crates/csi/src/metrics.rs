@@ -53,6 +53,8 @@ struct Labels {
     driver_name: String,
     method_name: String,
     grpc_status_code: &'static str,
+    /// Told only where there are two kinds of volumes.
+    migrated: Option<bool>,
 }
 
 impl EncodeLabelSet for Labels {
@@ -60,11 +62,12 @@ impl EncodeLabelSet for Labels {
         ("driver_name", self.driver_name.as_str()).encode(encoder.encode_label())?;
         ("method_name", self.method_name.as_str()).encode(encoder.encode_label())?;
         ("grpc_status_code", self.grpc_status_code).encode(encoder.encode_label())?;
-        match self.side {
-            // The kubelet always says whether the volume was migrated from an
-            // in-tree plugin; the others only for drivers that replace one.
-            Side::Node => ("migrated", "false").encode(encoder.encode_label()),
-            Side::Sidecar | Side::Plugin => Ok(()),
+        match self.migrated {
+            Some(migrated) => {
+                let word = if migrated { "true" } else { "false" };
+                ("migrated", word).encode(encoder.encode_label())
+            }
+            None => Ok(()),
         }
     }
 }
@@ -83,6 +86,8 @@ impl MetricConstructor<Histogram> for NewHistogram {
 pub struct Metrics {
     side: Side,
     operations: Family<Labels, Histogram, NewHistogram>,
+    /// Whether a driver took the place of a plugin that was part of Kubernetes.
+    successor: fn(&str) -> bool,
 }
 
 impl Metrics {
@@ -92,7 +97,18 @@ impl Metrics {
         let operations = Family::new_with_constructor(NewHistogram);
         // The registry ends the help text with a full stop by itself.
         registry.register(side.metric(), side.help(), operations.clone());
-        Self { side, operations }
+        Self {
+            side,
+            operations,
+            successor: |_| false,
+        }
+    }
+
+    /// The same, for which of a successor's calls it is told whether they were for a volume of the
+    /// plugin whose place it took.
+    #[must_use]
+    pub fn with_successors(self, successor: fn(&str) -> bool) -> Self {
+        Self { successor, ..self }
     }
 
     pub(crate) fn observe(&self, call: &Measured<'_>) {
@@ -101,6 +117,13 @@ impl Metrics {
             driver_name: call.driver.to_owned(),
             method_name: call.path.to_owned(),
             grpc_status_code: code_name(call.code),
+            migrated: match self.side {
+                // The kubelet always says it; the others only of drivers that replace a plugin.
+                Side::Node => Some(call.migrated),
+                Side::Sidecar | Side::Plugin => {
+                    (self.successor)(call.driver).then_some(call.migrated)
+                }
+            },
         };
         self.operations
             .get_or_create(&labels)
@@ -114,6 +137,8 @@ pub(crate) struct Measured<'a> {
     pub(crate) path: &'a str,
     pub(crate) code: Code,
     pub(crate) took: Duration,
+    /// For a volume of a plugin that the driver took the place of.
+    pub(crate) migrated: bool,
 }
 
 #[cfg(test)]
@@ -138,6 +163,7 @@ mod tests {
                 path: "/csi.v1.Node/NodeGetInfo",
                 code: Code::Cancelled,
                 took: Duration::from_secs(2),
+                migrated: false,
             });
             let mut text = String::new();
             prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
@@ -145,6 +171,37 @@ mod tests {
                 "{name}{{driver_name=\"d\",method_name=\"/csi.v1.Node/NodeGetInfo\",\
                  grpc_status_code=\"Canceled\"{more}}} 2.0\n"
             );
+            assert!(text.contains(&line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn of_a_plugins_successor_is_told_whose_volume_a_call_was_for() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(Side::Sidecar, &mut registry);
+        let metrics = metrics.with_successors(|driver| driver == "heir");
+        for (driver, migrated) in [("heir", true), ("heir", false), ("other", true)] {
+            metrics.observe(&Measured {
+                driver,
+                path: "/csi.v1.Controller/CreateVolume",
+                code: Code::Ok,
+                took: Duration::from_secs(1),
+                migrated,
+            });
+        }
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let count = |driver: &str, more: &str| {
+            format!(
+                "csi_sidecar_operations_seconds_count{{driver_name=\"{driver}\",\
+                 method_name=\"/csi.v1.Controller/CreateVolume\",grpc_status_code=\"OK\"{more}}} 1\n"
+            )
+        };
+        for line in [
+            count("heir", ",migrated=\"true\""),
+            count("heir", ",migrated=\"false\""),
+            count("other", ""),
+        ] {
             assert!(text.contains(&line), "{line} is not in\n{text}");
         }
     }

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use orlop_sidecars::provisioner::Identity;
+
 /// Where a pod's service account is.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -30,6 +32,21 @@ pub(crate) fn provisioner(driver: &str) -> String {
     let now = jiff::Timestamp::now().as_millisecond();
     let driver = orlop_model::well_known::sanitise(driver);
     format!("{now}-{}-{driver}", fastrand::u32(..10_000))
+}
+
+/// This csi-provisioner in events, and in the attributes of volumes that it makes, as the original.
+pub(crate) fn of_provisioner(driver: &str, node: Option<&str>) -> Identity {
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    let id = (fastrand::u128(..) & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
+    let id = format!("{id:032x}");
+    let id = [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]].join("-");
+    let now = jiff::Timestamp::now().as_millisecond();
+    let node = node.map(|node| format!("-{node}")).unwrap_or_default();
+    Identity {
+        component: format!("{driver}_{host}_{id}"),
+        maker: format!("{now}-{}-{driver}{node}", fastrand::u32(..10_000)),
+    }
 }
 
 impl Known {
@@ -76,5 +93,22 @@ mod tests {
         assert!(parts[0].parse::<i64>().is_ok(), "{name}");
         assert!(parts[1].parse::<u32>().is_ok_and(|n| n < 10_000), "{name}");
         assert_eq!(parts[2], "ebs-csi-aws-com");
+    }
+
+    #[test]
+    fn a_provisioner_signs_events_and_volumes_as_the_original() {
+        let Identity { component, maker } = of_provisioner("ebs.csi.aws.com", Some("n1"));
+        let parts: Vec<&str> = component.split('_').collect();
+        assert_eq!(
+            (parts.len(), parts[0]),
+            (3, "ebs.csi.aws.com"),
+            "{component}"
+        );
+        let groups: Vec<usize> = parts[2].split('-').map(str::len).collect();
+        assert_eq!(groups, [8, 4, 4, 4, 12], "{component}");
+        let parts: Vec<&str> = maker.splitn(3, '-').collect();
+        assert!(parts[0].parse::<i64>().is_ok(), "{maker}");
+        assert!(parts[1].parse::<u32>().is_ok_and(|n| n < 10_000), "{maker}");
+        assert_eq!(parts[2], "ebs.csi.aws.com-n1");
     }
 }

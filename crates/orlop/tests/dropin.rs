@@ -42,6 +42,12 @@ fn a_wrong_flag_ends_as_in_go() {
     let (code, _, error) = said(&["csi-provisioner", "--nonsense"]);
     assert_eq!(code, Some(2));
     assert!(error.starts_with("unknown flag: --nonsense\n"), "{error}");
+    let (code, _, error) = said(&["csi-resizer", "-leader-election-labels=a"]);
+    assert_eq!(code, Some(2));
+    assert!(
+        error.contains("malformed item in list of labels: a"),
+        "{error}"
+    );
     let (code, _, error) = said(&["livenessprobe", "-probe-timeout=3"]);
     assert_eq!(code, Some(2));
     assert!(error.contains("time: invalid duration \"3\""), "{error}");
@@ -76,6 +82,26 @@ fn what_can_not_be_done_is_refused_at_the_start() {
         (
             &["csi-attacher", "-http-endpoint=:1", "-metrics-address=:2"],
             "only one of",
+        ),
+        (
+            &["csi-attacher", "-retry-interval-start=0"],
+            "-retry-interval-start must be greater than zero",
+        ),
+        (
+            &[
+                "csi-attacher",
+                "-http-endpoint=:1",
+                "-metrics-path=/healthz",
+            ],
+            "health is served there",
+        ),
+        (
+            &["csi-provisioner", "--volume-name-uuid-length=0"],
+            "all would have one name",
+        ),
+        (
+            &["livenessprobe", "-health-port=none"],
+            "--health-port=none",
         ),
         (
             &["csi-provisioner", "--enable-pprof"],
@@ -252,6 +278,11 @@ spec:
         "jsonpath={.spec.holderIdentity}",
     ];
     assert!(!machine.kubectl(&holder).trim().is_empty());
+
+    let path = r"jsonpath={.items[0].spec.csi.volumeAttributes.storage\.kubernetes\.io/csiProvisionerIdentity}";
+    let maker = machine.kubectl(&["get", "pv", "-o", path]);
+    let parts: Vec<&str> = maker.trim().splitn(3, '-').collect();
+    assert_eq!(parts[2], "local.csi.orlop.dev", "{maker}");
 
     let metrics = get(port, "/metrics").unwrap();
     for line in [

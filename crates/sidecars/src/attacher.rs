@@ -27,6 +27,7 @@ mod attachments;
 mod decide;
 mod lanes;
 mod reconcile;
+mod sight;
 mod volumes;
 
 use decide::Handling;
@@ -129,6 +130,7 @@ async fn run(process: &Process, driver: Driver, info: &DriverInfo, config: Confi
         handling,
         finalizer: finalizer.clone(),
         attachments: process.cache(),
+        sight: sight::Sight::new(&process.cluster, process.cache()),
         volumes: process.cache(),
         csi_nodes: process.cache(),
         astray,

@@ -211,7 +211,7 @@ impl Patience {
     /// A try failed: how long to wait before the next.
     ///
     /// One that was made before its time, because something had changed, is no further failure:
-    /// its wait ends when it would have ended, or sooner.
+    /// its wait ends when it would have ended, or sooner, unless what went wrong is of another kind.
     pub(crate) fn after(&self, who: &str, setback: Setback) -> Duration {
         let now = Instant::now();
         let mut entries = self.lock();
@@ -221,7 +221,10 @@ impl Patience {
                 self.ledger.waiting(entry.setback).dec();
                 match entry.until.saturating_duration_since(now) {
                     Duration::ZERO => (entry.failures.saturating_add(1), None),
-                    left => (entry.failures, Some(left)),
+                    left => {
+                        let same = entry.setback.word() == setback.word();
+                        (entry.failures, same.then_some(left))
+                    }
                 }
             }
         };

@@ -27,6 +27,7 @@ use crate::{homecoming::hurry_when_back, patience::Patience};
 mod bids;
 mod claims;
 mod decide;
+mod identity;
 mod intent;
 mod metrics;
 mod migration;
@@ -44,6 +45,7 @@ mod volumes;
 
 pub(crate) use volumes::by_volume as attachments_by_volume;
 
+pub use identity::Identity;
 pub use metrics::Metrics;
 pub use parameters::ParameterError;
 pub use request::Refusal;
@@ -85,9 +87,8 @@ impl Deployment {
 /// How a provisioner works.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Who says so in events, and who made a volume in its attributes; empty for the
-    /// driver's name.
-    pub identity: String,
+    /// Who it is, by its driver's name and its node's, if it is of one.
+    pub identity: fn(&str, Option<&str>) -> Identity,
     /// Whose claims are served.
     pub deployment: Deployment,
     /// Volumes are named after it and the claim's uid.
@@ -123,7 +124,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            identity: String::new(),
+            identity: Identity::of_driver,
             deployment: Deployment::Central,
             volume_name_prefix: "pvc".to_owned(),
             volume_name_uuid_length: None,
@@ -216,11 +217,12 @@ async fn run(
     place: topology::Segment,
     config: Config,
 ) {
-    let component = match config.identity.as_str() {
-        "" => &info.name,
-        identity => identity,
+    let node = match &config.deployment {
+        Deployment::Central => None,
+        Deployment::Node { name, .. } => Some(name.as_str()),
     };
-    let recorder = process.recorder(component);
+    let identity = (config.identity)(&info.name, node);
+    let recorder = process.recorder(&identity.component);
     let claim_queue = Queue::new(config.retry).measured(&process.metrics, "claims");
     let volume_queue = Queue::new(config.retry).measured(&process.metrics, "volumes");
     let source_queue = Queue::new(config.retry);
@@ -272,7 +274,8 @@ async fn run(
         sources: sources.clone(),
         recorder: recorder.clone(),
         herald: process.recorder("external-provisioner"),
-        patience,
+        patience: patience.clone(),
+        maker: identity.maker,
         bids: bids::Bids::default(),
         binder: unasked::Binder::default(),
         shelves: unasked::Shelves::new(&process.cache()),
@@ -292,6 +295,7 @@ async fn run(
         attachments: volumes::by_volume(&process.cache()),
         attached: Joint::new(process.cluster.clone()),
         recorder,
+        patience,
         config,
     };
 
@@ -389,7 +393,8 @@ fn feed_volumes(
     let (name, wake, wake_claim) = (driver.to_owned(), volumes.clone(), claims.clone());
     process.cache::<Volume>().subscribe(move |change| {
         let volume = change.object();
-        if volume.spec.csi.as_ref().is_none_or(|c| c.driver != name) {
+        // A plugin's own volumes are those of the driver that took its place.
+        if orlop_model::migration::source(volume).is_none_or(|c| c.driver != name) {
             return;
         }
         match change {

@@ -23,12 +23,13 @@ use orlop_csi::{
     Driver, DriverInfo,
     client::{ControllerCapability, NodeCapability, VolumeExpansion},
 };
-use orlop_model::{Claim, Key, Kind, Volume, VolumeAttributesClass};
+use orlop_model::{Claim, Key, Kind, Volume, VolumeAttributesClass, migration};
 use orlop_runtime::{Backoff, Cache, Change, Outcome, Process, Queue, work};
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::{
     homecoming::hurry_when_back,
+    patience::{Patience, RetryMetrics},
     provisioner::{introduce, place_of},
 };
 
@@ -56,6 +57,8 @@ pub struct Config {
     pub workers: usize,
     /// Waits between tries; the longest is also that of infeasible sizes and attributes.
     pub retry: Backoff,
+    /// Where retries are counted.
+    pub metrics: RetryMetrics,
 }
 
 impl Default for Config {
@@ -68,6 +71,7 @@ impl Default for Config {
                 first: Duration::from_secs(1),
                 most: Duration::from_secs(300),
             },
+            metrics: RetryMetrics::default(),
         }
     }
 }
@@ -118,6 +122,12 @@ async fn run(
         claims: process.cache(),
         recorder: process.recorder(&format!("external-resizer {}", info.name)),
     };
+    let patience = Patience::new(
+        "resizer",
+        config.retry,
+        process.clock,
+        config.metrics.clone(),
+    );
     let resizing = async {
         let Some(ability) = ability else { return };
         let queue =
@@ -134,6 +144,7 @@ async fn run(
             volumes: process.cache(),
             users: in_use::Users::new(process, queue.clone()),
             setbacks: setbacks::Setbacks::default(),
+            patience: patience.clone(),
             retry: config.retry,
         };
         feed(process, &queue, &info.name, growth::stirs);
@@ -161,6 +172,7 @@ async fn run(
             volumes: process.cache(),
             classes: classes.clone(),
             setbacks: setbacks::Setbacks::default(),
+            patience: patience.clone(),
             config: config.clone(),
         };
         feed(process, &queue, &info.name, attributes::stirs);
@@ -201,7 +213,7 @@ fn feed(
     let (wake, name) = (queue.clone(), driver.to_owned());
     process.cache::<Volume>().subscribe(move |change| {
         if let Change::Applied { old, new } = change
-            && new.spec.csi.as_ref().is_some_and(|csi| csi.driver == name)
+            && migration::source(new).is_some_and(|csi| csi.driver == name)
             && let Some(claim) = &new.spec.claim_ref
             && old.is_none_or(|old| {
                 let matters = |volume: &Volume| {
@@ -249,10 +261,4 @@ async fn look_again<K: Kind>(
         cache.absorb(live);
     }
     Ok(AGAIN)
-}
-
-/// The error and its causes in one line, without what a cause repeats.
-fn unread(key: &Key, error: &orlop_runtime::ApiError) -> Outcome {
-    warn!(claim = %key, error = error.chain(), "will try again");
-    Outcome::Retry
 }

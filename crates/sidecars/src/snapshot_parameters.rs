@@ -99,8 +99,10 @@ pub(crate) fn secret(
         Some(".name") => owner.map(|owner| owner.name.clone()),
         _ => in_namespaces(token),
     };
-    let namespace = fill(&namespace_key, namespace, in_namespaces)?;
-    let name = fill(&name_key, name, in_names)?;
+    let known = format!("${{{word}content.name}} and ${{{word}.namespace}}");
+    let namespace = fill((&namespace_key, namespace), &known, in_namespaces)?;
+    let known = format!("{known}, and ${{{word}.name}}");
+    let name = fill((&name_key, name), &known, in_names)?;
     check(&namespace_key, &namespace, is_label)?;
     check(&name_key, &name, is_subdomain)?;
     Ok(Some(SecretRef { name, namespace }))

@@ -65,6 +65,7 @@ pub(super) async fn ask(driver: &Driver) -> Result<DriverInfo, CallError> {
             "the driver's name is empty; it must have one",
         ));
     }
+    let driver = &driver.called(&plugin.name);
     let capabilities = driver
         .get_plugin_capabilities(proto::GetPluginCapabilitiesRequest {})
         .await?

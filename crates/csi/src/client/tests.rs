@@ -295,6 +295,11 @@ async fn calls_are_counted_under_the_names_of_the_go_sidecars() {
         "csi_sidecar_operations_seconds_count{driver_name=\"unknown-driver\",\
          method_name=\"/csi.v1.Identity/Probe\",grpc_status_code=\"OK\"} 1",
     );
+    // It is known by its name as soon as it has told it.
+    has(
+        "csi_sidecar_operations_seconds_count{driver_name=\"fake.orlop.io\",\
+         method_name=\"/csi.v1.Identity/GetPluginCapabilities\",grpc_status_code=\"OK\"} 1",
+    );
     has(
         "csi_sidecar_operations_seconds_bucket{le=\"0.1\",driver_name=\"fake.orlop.io\",\
          method_name=\"/csi.v1.Controller/CreateVolume\",grpc_status_code=\"OK\"} 1",

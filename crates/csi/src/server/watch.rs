@@ -112,6 +112,7 @@ impl Watch {
                 path,
                 code,
                 took,
+                migrated: false,
             });
         }
     }

@@ -21,6 +21,8 @@ pub(super) enum Kind {
     Text,
     /// `A=true,B=false`; given again it adds.
     Gates,
+    /// `key:value,key:value`, kept as it is written.
+    Labels,
 }
 
 /// Whether we do what a flag asks for.
@@ -244,6 +246,7 @@ pub(super) fn read(kind: Kind, text: &str) -> Result<Value, String> {
             .ok_or_else(|| format!("time: invalid duration {text:?}")),
         Kind::Text => Ok(Value::Text(text.to_owned())),
         Kind::Gates => gates(text).map(Value::Gates),
+        Kind::Labels => labels(text).map(|()| Value::Text(text.to_owned())),
     }
 }
 
@@ -289,6 +292,14 @@ fn gates(text: &str) -> Result<BTreeMap<String, bool>, String> {
     Ok(gates)
 }
 
+fn labels(text: &str) -> Result<(), String> {
+    let mut pairs = text.split(',').filter(|_| !text.is_empty());
+    match pairs.find(|pair| pair.matches(':').count() != 1) {
+        Some(pair) => Err(format!("malformed item in list of labels: {pair}")),
+        None => Ok(()),
+    }
+}
+
 /// What `-help` prints, below its first line.
 pub(super) fn usage(flags: &[Flag], dialect: Dialect) -> String {
     let mut flags: Vec<&Flag> = flags.iter().collect();
@@ -298,7 +309,7 @@ pub(super) fn usage(flags: &[Flag], dialect: Dialect) -> String {
     for flag in flags {
         let default = match (flag.kind, flag.default) {
             (_, "" | "0" | "0s" | "false") => String::new(),
-            (Kind::Text, default) => format!(" (default {default:?})"),
+            (Kind::Text | Kind::Labels, default) => format!(" (default {default:?})"),
             (_, default) => format!(" (default {default})"),
         };
         let help = flag.help;
@@ -322,7 +333,7 @@ fn head(flag: &Flag) -> String {
         Kind::Int => "int",
         Kind::Float => "float",
         Kind::Duration => "duration",
-        Kind::Text => "string",
+        Kind::Text | Kind::Labels => "string",
         Kind::Gates => "mapStringBool",
     };
     format!("{} {takes}", flag.name)

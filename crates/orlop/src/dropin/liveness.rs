@@ -1,6 +1,6 @@
 //! The livenessprobe by its old name.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use orlop_csi::{
     Deadlines, Driver,
     metrics::{Metrics as CallMetrics, Side},
@@ -21,6 +21,9 @@ struct Places {
 fn places(view: &View<'_>) -> Result<Places> {
     let (endpoint, metrics) = (view.text("http-endpoint"), view.text("metrics-address"));
     let port = view.text("health-port");
+    if port.parse::<u16>().is_err() {
+        bail!("--health-port={port}: no port");
+    }
     match (endpoint.is_empty(), metrics.is_empty()) {
         (false, false) => bail!("only one of `--metrics-address` and `--http-endpoint` can be set"),
         (false, true) if port != "9808" => {
@@ -41,6 +44,8 @@ fn places(view: &View<'_>) -> Result<Places> {
 /// Runs it.
 pub(super) fn main(view: &View<'_>) -> Result<()> {
     let places = places(view)?;
+    view.metrics_path().map_err(|why| anyhow!(why))?;
+    view.interval("probe-timeout").map_err(|why| anyhow!(why))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -111,5 +116,6 @@ mod tests {
         assert_eq!(of("-http-endpoint=:83 -health-port=9808"), at(":83", ":83"));
         assert_eq!(of("-http-endpoint=:83 -health-port=81"), None);
         assert_eq!(of("-http-endpoint=:83 -metrics-address=:82"), None);
+        assert_eq!(of("-health-port=none"), None);
     }
 }

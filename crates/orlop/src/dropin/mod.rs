@@ -133,8 +133,37 @@ fn ended(outcome: Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", said(&error));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// An error and its causes, each said once: many say their cause's words themselves.
+fn said(error: &anyhow::Error) -> String {
+    let mut said = String::new();
+    for part in error.chain().map(ToString::to_string) {
+        if said.contains(&part) {
+            continue;
+        }
+        if !said.is_empty() {
+            said.push_str(": ");
+        }
+        said.push_str(&part);
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_was_said_already_is_not_said_again() {
+        let inner = anyhow::anyhow!("no such file");
+        let error = inner
+            .context("failed to read /x: no such file")
+            .context("no cluster");
+        assert_eq!(said(&error), "no cluster: failed to read /x: no such file");
     }
 }

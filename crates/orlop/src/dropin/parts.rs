@@ -11,6 +11,7 @@ use orlop_sidecars::{
 };
 
 use super::{programs::Role, settings::View};
+use crate::identity;
 
 /// One controller, ready to be started.
 pub(super) struct Part {
@@ -57,9 +58,9 @@ impl Part {
                         false => ours.workers,
                     },
                     calls,
-                    retry: view.retry(),
+                    retry: view.retry()?,
                     reconcile: view.duration("reconcile-sync"),
-                    max_entries: i32::try_from(view.int("max-entries")).unwrap_or(0),
+                    max_entries: u31(view, "max-entries")?,
                     metrics: retries.clone(),
                 })
             }
@@ -68,11 +69,12 @@ impl Part {
                 // The original has no such flag; beside controllers that have it, it holds for all.
                 node: view.bool("node-deployment").then(node_name).transpose()?,
                 workers: view.workers("workers")?,
-                retry: view.retry(),
+                retry: view.retry()?,
+                metrics: retries.clone(),
             }),
             Role::HealthMonitor => Config::HealthMonitor(health::Config {
-                list_interval: view.duration("list-volumes-interval"),
-                get_interval: view.duration("monitor-interval"),
+                list_interval: view.interval("list-volumes-interval")?,
+                get_interval: view.interval("monitor-interval")?,
                 workers: view.workers("worker-threads")?,
                 nodes: view.bool("enable-node-watcher"),
             }),
@@ -85,7 +87,7 @@ impl Part {
                 prevent_volume_mode_conversion: view.bool("prevent-volume-mode-conversion"),
                 distributed: view.bool("enable-distributed-snapshotting"),
                 workers: view.workers("worker-threads")?,
-                retry: view.retry(),
+                retry: view.retry()?,
                 metrics: snapshot_controller::Metrics::register(
                     &mut metrics.registry(),
                     retries.clone(),
@@ -96,7 +98,10 @@ impl Part {
             }
         };
         Ok(Self {
-            timeout: view.duration("timeout"),
+            timeout: match view.program.flag("timeout") {
+                Some(_) => view.interval("timeout")?,
+                None => Duration::ZERO,
+            },
             config,
         })
     }
@@ -170,19 +175,39 @@ fn snapshotter(view: &View<'_>) -> Result<snapshotter::Config, String> {
         prefix if prefix.is_empty() => Err(format!("--{name} cannot be of length 0")),
         prefix => Ok(prefix),
     };
-    let length = |name: &str| usize::try_from(view.int(name)).ok();
+    let length = |name: &str| uid_length(view, name);
     Ok(snapshotter::Config {
         name_prefix: prefix("snapshot-name-prefix")?,
-        name_uid_length: length("snapshot-name-uuid-length"),
+        name_uid_length: length("snapshot-name-uuid-length")?,
         group_name_prefix: prefix("groupsnapshot-name-prefix")?,
-        group_name_uid_length: length("groupsnapshot-name-uuid-length"),
+        group_name_uid_length: length("groupsnapshot-name-uuid-length")?,
         extra_create_metadata: view.bool("extra-create-metadata"),
         node,
         groups: view.gate("CSIVolumeGroupSnapshot"),
         workers: view.workers("worker-threads")?,
-        retry: view.retry(),
+        retry: view.retry()?,
         ..snapshotter::Config::default()
     })
+}
+
+/// A count that a driver is told.
+fn u31(view: &View<'_>, name: &str) -> Result<i32, String> {
+    let count = view.int(name);
+    i32::try_from(count)
+        .ok()
+        .filter(|count| *count >= 0)
+        .ok_or_else(|| format!("--{name}={count}: must be between 0 and {}", i32::MAX))
+}
+
+/// How much of a uid is in a name; less than none is all of it.
+fn uid_length(view: &View<'_>, name: &str) -> Result<Option<usize>, String> {
+    match usize::try_from(view.int(name)).ok() {
+        // What has the name of another is taken for it by the driver.
+        Some(0) => Err(format!(
+            "--{name}=0: all would have one name; leave the flag out, or give at least 1"
+        )),
+        length => Ok(length),
+    }
 }
 
 /// The node of a controller that serves one.
@@ -211,11 +236,18 @@ fn provisioner(view: &View<'_>, metrics: &Metrics) -> Result<provisioner::Config
     if prefix.is_empty() {
         return Err("volume name prefix cannot be of length 0".into());
     }
+    let may_begin = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    if !prefix.starts_with(may_begin) || prefix.contains(|c| !may_begin(c) && c != '-' && c != '.')
+    {
+        return Err(format!(
+            "--volume-name-prefix={prefix}: no PersistentVolume can have a name that begins so; use \
+             lower-case letters, digits, - and ."
+        ));
+    }
     Ok(provisioner::Config {
         deployment,
         volume_name_prefix: prefix,
-        // Less than none is all of it.
-        volume_name_uuid_length: usize::try_from(view.int("volume-name-uuid-length")).ok(),
+        volume_name_uuid_length: uid_length(view, "volume-name-uuid-length")?,
         spread: if view.bool("strict-topology") {
             provisioner::Spread::Strict
         } else {
@@ -233,9 +265,9 @@ fn provisioner(view: &View<'_>, metrics: &Metrics) -> Result<provisioner::Config
         cross_namespace_sources: view.gate("CrossNamespaceVolumeDataSource"),
         snapshot_sweep: view.duration("snapshot-orphan-sweep-interval"),
         workers: view.workers("worker-threads")?,
-        retry: view.retry(),
+        retry: view.retry()?,
         metrics: provisioner::Metrics::register(&mut metrics.registry()),
-        ..provisioner::Config::default()
+        identity: identity::of_provisioner,
     })
 }
 
@@ -261,11 +293,11 @@ fn capacity(
         namespace,
         deployment: beside.deployment.clone(),
         immediate: view.bool("capacity-for-immediate-binding"),
-        poll: view.duration("capacity-poll-interval"),
+        poll: view.interval("capacity-poll-interval")?,
         owner,
         workers: view.workers("capacity-threads")?,
         cap: view.cap("kube-api-capacity-qps", "kube-api-capacity-burst"),
-        retry: view.retry(),
+        retry: view.retry()?,
         metrics: capacity::Metrics::register(&mut metrics.registry()),
     })
 }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use orlop_csi::{Deadlines, Driver};
 use orlop_sidecars::{
     liveness,
@@ -40,7 +40,7 @@ pub(super) fn main(view: &View<'_>, care: Care) -> Result<()> {
         csi_endpoint: crate::driver::address(&view.text("csi-address")),
         kubelet_registration_path: view.text("kubelet-registration-path"),
         plugin_registration_dir: PathBuf::from(view.text("plugin-registration-path")),
-        timeout: view.duration("timeout"),
+        timeout: view.interval("timeout").map_err(|why| anyhow!(why))?,
     };
     ensure!(
         !config.kubelet_registration_path.is_empty(),

@@ -6,11 +6,14 @@ use orlop_runtime::{Backoff, Cap};
 
 use super::{
     flags::{Flag, Given, Support, Value},
-    programs::{self, Program, Together},
+    programs::{self, Program, Role, Together},
 };
 
 #[cfg(test)]
 mod tests;
+
+/// Where health is served.
+const HEALTH_PATHS: [&str; 3] = ["/healthz", "/healthz/leader-election", "/healthz/driver"];
 
 /// A controller's view of the command line.
 #[derive(Debug, Clone, Copy)]
@@ -83,12 +86,36 @@ impl View<'_> {
         }
     }
 
-    /// The waits between tries.
-    pub(super) fn retry(&self) -> Backoff {
-        Backoff {
-            first: self.duration("retry-interval-start"),
-            most: self.duration("retry-interval-max"),
+    /// A time that must pass: without one everything would be tried, or asked, without a pause, and
+    /// no call would ever be in time.
+    pub(super) fn interval(&self, name: &str) -> Result<Duration, String> {
+        match self.duration(name) {
+            Duration::ZERO => Err(format!("option -{name} must be greater than zero")),
+            time => Ok(time),
         }
+    }
+
+    /// The waits between tries.
+    pub(super) fn retry(&self) -> Result<Backoff, String> {
+        Ok(Backoff {
+            first: self.interval("retry-interval-start")?,
+            most: self.interval("retry-interval-max")?,
+        })
+    }
+
+    /// Where metrics are.
+    pub(super) fn metrics_path(&self) -> Result<String, String> {
+        let path = self.text("metrics-path");
+        let why = if !path.starts_with('/') {
+            "a path begins with /"
+        } else if HEALTH_PATHS.contains(&path.as_str()) {
+            "health is served there; choose another"
+        } else if path.contains(['{', '}', '*', '?', '#']) || path.contains("/:") {
+            "no path has such signs"
+        } else {
+            return Ok(path);
+        };
+        Err(format!("--metrics-path={path}: {why}"))
     }
 
     /// The most that may be asked of the API server, if a flag says so.
@@ -193,8 +220,9 @@ impl Common {
     /// Reads it.
     pub(super) fn read(view: &View<'_>) -> Result<Self, String> {
         let some = |name: &str| Some(view.text(name)).filter(|text| !text.is_empty());
+        let named = std::env::var("KUBECONFIG").ok();
         Ok(Self {
-            kubeconfig: some("kubeconfig").map(PathBuf::from),
+            kubeconfig: kubeconfig(view, named).map(PathBuf::from),
             master: some("master"),
             csi_address: crate::driver::address(&view.text("csi-address")),
             cap: view.cap("kube-api-qps", "kube-api-burst"),
@@ -208,6 +236,18 @@ impl Common {
     }
 }
 
+/// The kubeconfig that counts. csi-provisioner alone lets its environment win over its flag; where
+/// there is no flag, the environment is asked later, together with the pod's account.
+fn kubeconfig(view: &View<'_>, environment: Option<String>) -> Option<String> {
+    let flag = Some(view.text("kubeconfig"));
+    let environment = environment.filter(|_| {
+        let alone = view.prefix.is_none();
+        alone && view.program.role == Role::Provisioner
+    });
+    let mut either = environment.into_iter().chain(flag);
+    either.find(|path| !path.is_empty())
+}
+
 fn served(view: &View<'_>) -> Result<Option<Served>, String> {
     let (endpoint, metrics) = (view.text("http-endpoint"), view.text("metrics-address"));
     let (address, health) = match (endpoint.is_empty(), metrics.is_empty()) {
@@ -218,28 +258,18 @@ fn served(view: &View<'_>) -> Result<Option<Served>, String> {
         (true, false) => (metrics, false),
         (true, true) => return Ok(None),
     };
-    let metrics_path = view.text("metrics-path");
-    if !metrics_path.starts_with('/') {
-        return Err(format!(
-            "--metrics-path={metrics_path}: a path begins with /"
-        ));
-    }
     Ok(Some(Served {
         address,
-        metrics_path,
+        metrics_path: view.metrics_path()?,
         health,
     }))
 }
 
 fn running(view: &View<'_>) -> Result<Running, String> {
-    let mut labels = BTreeMap::new();
     let written = view.text("leader-election-labels");
-    for pair in written.split(',').filter(|pair| !pair.is_empty()) {
-        let (key, value) = pair.split_once(':').ok_or_else(|| {
-            format!("--leader-election-labels: {pair:?} is no label; write key:value,key:value")
-        })?;
-        labels.insert(key.trim().to_owned(), value.trim().to_owned());
-    }
+    let labels = written.split(',').filter_map(|pair| pair.split_once(':'));
+    let labels = labels.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()));
+    let labels = labels.collect();
     let running = Running {
         namespace: Some(view.text("leader-election-namespace")).filter(|text| !text.is_empty()),
         labels,

@@ -7,7 +7,7 @@ use orlop_csi::{
     Driver, DriverInfo, Turns,
     metrics::{Metrics as CallMetrics, Side},
 };
-use orlop_model::{ObjectRef, well_known::sanitise};
+use orlop_model::{ObjectRef, migration, well_known::sanitise};
 use orlop_runtime::{Metrics, Process};
 use orlop_sidecars::{RetryMetrics, liveness};
 use tokio::time::Instant;
@@ -212,7 +212,8 @@ async fn begin(beside: Beside) -> Result<()> {
     } = beside;
     let mut stop = std::pin::pin!(terminated());
     let client = reach(&common).await?;
-    let calls = CallMetrics::register(Side::Sidecar, &mut metrics.registry());
+    let calls = CallMetrics::register(Side::Sidecar, &mut metrics.registry())
+        .with_successors(|driver| migration::plugin_of(driver).is_some());
     let driver = Driver::connect(&common.csi_address)?
         .with_metrics(calls)
         .with_turns(Turns::default());

@@ -21,8 +21,9 @@ use tracing::{info, warn};
 
 use super::{
     Config,
-    decide::{self, Handling, Hindrance, Intent, Step, View, Way},
+    decide::{self, Handling, Intent, Step, View, Way},
     reconcile::Astray,
+    sight::Sight,
 };
 use crate::{
     capability::{self, AccessError, Shape, SingleNode},
@@ -50,6 +51,7 @@ pub(super) struct Attachments {
     pub(super) handling: Handling,
     pub(super) finalizer: String,
     pub(super) attachments: Cache<VolumeAttachment>,
+    pub(super) sight: Sight,
     pub(super) volumes: Cache<Volume>,
     pub(super) csi_nodes: Cache<CsiNode>,
     pub(super) astray: Astray,
@@ -70,7 +72,7 @@ enum Failure {
     #[error(transparent)]
     Access(#[from] AccessError),
     #[error("{0}")]
-    Hindered(Hindrance),
+    Hindered(String),
     #[error("what the driver answered to ControllerPublishVolume can not be written down")]
     Unwritable(#[source] ApiError),
 }
@@ -115,6 +117,7 @@ impl Attachments {
 
     async fn step(&self, attachment: &VolumeAttachment) -> Result<Outcome, ApiError> {
         let volume = self.volumes.named(attachment.volume_name());
+        let of_plugin = volume.as_ref().is_some_and(|v| v.spec.csi.is_none());
         let volume = volume.map(migration::in_the_drivers_words);
         let csi_node = self.csi_nodes.named(&attachment.spec.node_name);
         let entry = csi_node.as_ref().and_then(|n| n.driver(&self.name));
@@ -124,6 +127,7 @@ impl Attachments {
             handling: self.handling,
             attachment,
             volume: volume.as_deref(),
+            of_plugin,
             node_id: entry.map(|d| d.node_id.as_str()),
             astray: self.astray.is(&attachment.metadata.name),
         };
@@ -134,8 +138,8 @@ impl Attachments {
             Step::Attach(way, intent) => self.attach(attachment, way, intent).await,
             Step::Detach(way) => self.detach(attachment, way).await,
             Step::Hindered(hindrance) => {
-                self.say_failed(attachment, &Failure::Hindered(hindrance))
-                    .await
+                let why = hindrance.words(attachment, &self.name);
+                self.say_failed(attachment, &Failure::Hindered(why)).await
             }
         }
     }
@@ -153,7 +157,7 @@ impl Attachments {
         }
         let recorded = match intent {
             Intent::ToRecord => self.record_intent(attachment, way.node_id).await?,
-            Intent::OnRecord => self.live(attachment).await?,
+            Intent::OnRecord => self.sight.of(attachment).await?,
         };
         let Some(attachment) = recorded.filter(|a| !a.metadata.is_deleting()) else {
             return Ok(AGAIN);
@@ -233,21 +237,6 @@ impl Attachments {
         }
     }
 
-    /// This very attachment as it is now; `None` if it is gone.
-    async fn live(
-        &self,
-        attachment: &VolumeAttachment,
-    ) -> Result<Option<VolumeAttachment>, ApiError> {
-        let live = self
-            .cluster
-            .get::<VolumeAttachment>(&attachment.key())
-            .await?;
-        if let Some(live) = &live {
-            self.attachments.absorb(live.clone());
-        }
-        Ok(live.filter(|l| l.metadata.uid == attachment.metadata.uid))
-    }
-
     async fn publish(&self, way: Way<'_>) -> Result<BTreeMap<String, String>, Failure> {
         let info = self.driver.info().await?;
         let Way {
@@ -274,7 +263,8 @@ impl Attachments {
         };
         // It is never closed.
         let _room = self.attaching.acquire().await;
-        let reply = self.driver.controller_publish_volume(request).await?;
+        let driver = self.driver.for_migrated(way.of_plugin);
+        let reply = driver.controller_publish_volume(request).await?;
         Ok(reply.publish_context)
     }
 
@@ -318,7 +308,7 @@ impl Attachments {
         way: Way<'_>,
     ) -> Result<Outcome, ApiError> {
         // Another attachment of the same name may stand there, and be in use.
-        let live = self.live(attachment).await?;
+        let live = self.sight.of(attachment).await?;
         let Some(live) = live.filter(|l| l.metadata.is_deleting()) else {
             return Ok(Outcome::Done);
         };
@@ -349,7 +339,8 @@ impl Attachments {
             secrets: secrets.into_request(),
         };
         let _room = self.detaching.acquire().await;
-        self.driver.controller_unpublish_volume(request).await?;
+        let driver = self.driver.for_migrated(way.of_plugin);
+        driver.controller_unpublish_volume(request).await?;
         Ok(())
     }
 

@@ -22,7 +22,10 @@ pub(super) struct View<'a> {
     pub(super) finalizer: &'a str,
     pub(super) handling: Handling,
     pub(super) attachment: &'a VolumeAttachment,
+    /// In the driver's words.
     pub(super) volume: Option<&'a Volume>,
+    /// Whether it is one of a plugin whose place the driver took.
+    pub(super) of_plugin: bool,
     /// What the driver calls the node, as its registration says.
     pub(super) node_id: Option<&'a str>,
     /// Whether the driver's own list says that it isn't attached, whatever the status says.
@@ -54,6 +57,8 @@ pub(super) struct Way<'a> {
     pub(super) spec: &'a VolumeSpec,
     pub(super) csi: &'a CsiSource,
     pub(super) node_id: &'a str,
+    /// Whether the volume is one of a plugin whose place the driver took.
+    pub(super) of_plugin: bool,
 }
 
 /// Whether finalizer and node id stand on the attachment.
@@ -66,18 +71,41 @@ pub(super) enum Intent {
 }
 
 /// What is in the way.
-#[derive(Debug, Clone, PartialEq, Eq, Copy, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Copy)]
 pub(super) enum Hindrance {
-    #[error("the attachment names no volume")]
     NoVolumeNamed,
-    #[error("the PersistentVolume does not exist")]
     NoVolume,
-    #[error("the PersistentVolume is not one of this driver")]
     AnotherDriver,
-    #[error("the PersistentVolume is being deleted")]
     VolumeDeleted,
-    #[error("the driver is not registered on the node")]
     NoNodeId,
+}
+
+impl Hindrance {
+    /// What is in an attachment's way, and who can help.
+    pub(super) fn words(self, attachment: &VolumeAttachment, driver: &str) -> String {
+        let (volume, node) = (attachment.volume_name(), &attachment.spec.node_name);
+        match self {
+            Self::NoVolumeNamed => {
+                "the attachment names no volume in spec.source; delete it".to_owned()
+            }
+            Self::NoVolume => format!(
+                "PersistentVolume {volume} does not exist, which says what is to be attached; create it \
+                 again, or delete the attachment"
+            ),
+            Self::AnotherDriver => format!(
+                "PersistentVolume {volume} is not one of driver {driver}, which spec.attacher names; \
+                 delete the attachment"
+            ),
+            Self::VolumeDeleted => format!(
+                "PersistentVolume {volume} is being deleted, and is attached nowhere any more; delete \
+                 the attachment"
+            ),
+            Self::NoNodeId => format!(
+                "driver {driver} is not registered on node {node}: CSINode {node} does not list it; see \
+                 that the node is there and the driver's pod runs on it"
+            ),
+        }
+    }
 }
 
 pub(super) fn decide<'a>(view: &View<'a>) -> Step<'a> {
@@ -143,16 +171,23 @@ struct Source<'a> {
     volume: Option<&'a Volume>,
     spec: &'a VolumeSpec,
     csi: &'a CsiSource,
+    of_plugin: bool,
 }
 
 impl<'a> Source<'a> {
     fn to(self, node_id: &'a str) -> Way<'a> {
-        let Self { volume, spec, csi } = self;
+        let Self {
+            volume,
+            spec,
+            csi,
+            of_plugin,
+        } = self;
         Way {
             volume,
             spec,
             csi,
             node_id,
+            of_plugin,
         }
     }
 }
@@ -169,7 +204,13 @@ fn source<'a>(view: &View<'a>) -> Result<Source<'a>, Hindrance> {
     };
     let csi = spec.csi.as_ref().filter(|c| c.driver == view.driver);
     let csi = csi.ok_or(Hindrance::AnotherDriver)?;
-    Ok(Source { volume, spec, csi })
+    Ok(Source {
+        volume,
+        spec,
+        csi,
+        // Only what was a plugin's is attached without an object of its own.
+        of_plugin: view.of_plugin || volume.is_none(),
+    })
 }
 
 #[cfg(test)]

@@ -82,3 +82,11 @@ async fn one_failure_doubles_a_wait_once_however_often_it_is_looked_at() {
         assert_eq!(patience.after("a", Setback::Failed).as_secs(), wait);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn another_kind_of_failure_waits_in_its_own_way_however_soon_it_comes() {
+    let patience = patience(&mut Registry::default());
+    assert_eq!(patience.after("a", Setback::Waiting).as_secs(), 1);
+    tokio::time::advance(Duration::from_millis(500)).await;
+    assert_eq!(patience.after("a", Setback::Infeasible).as_secs(), 300);
+}

@@ -40,6 +40,10 @@ const QUICK: Duration = Duration::from_millis(500);
 const TRIES: u32 = 8;
 const SOON: Duration = Duration::from_millis(100);
 
+mod stirs;
+
+pub(super) use stirs::stirs;
+
 /// What becomes of a volume whose name has a record already.
 enum Record {
     /// It, or another in its place, is on record.
@@ -64,27 +68,12 @@ pub(super) struct Claims {
     /// In the name that the original hands claims off under.
     pub(super) herald: Recorder,
     pub(super) patience: Patience,
+    /// Who makes volumes, as these tell.
+    pub(super) maker: String,
     pub(super) bids: Bids,
     pub(super) binder: Binder,
     pub(super) shelves: Shelves,
     pub(super) config: Config,
-}
-
-/// Whether a change of a claim can change what is decided. Our own marks and the status of
-/// a claim that isn't bound can't, and must not cut a backoff short.
-pub(super) fn stirs(old: &Claim, new: &Claim) -> bool {
-    fn matters(claim: &Claim) -> impl PartialEq {
-        (
-            claim.metadata.uid.clone(),
-            claim.metadata.is_deleting(),
-            claim.spec.volume_name.clone(),
-            claim.phase(),
-            claim.provisioner().map(str::to_owned),
-            claim.selected_node().map(str::to_owned),
-            claim.class().map(str::to_owned),
-        )
-    }
-    matters(old) != matters(new)
 }
 
 impl Claims {
@@ -170,7 +159,8 @@ impl Claims {
             return Ok(AGAIN);
         };
         self.prepare.plans.remember(&claim, plan.clone());
-        let mut call = std::pin::pin!(self.driver.create_volume(request));
+        let driver = self.calls_for(class);
+        let mut call = std::pin::pin!(driver.create_volume(request));
         let answer = match timeout(QUICK, &mut call).await {
             Ok(answer) => answer,
             Err(_) => {
@@ -188,7 +178,7 @@ impl Claims {
                 let answer = reply.volume.unwrap_or_default();
                 let made = Made {
                     driver: &self.name,
-                    identity: self.identity(),
+                    identity: &self.maker,
                     claim: &claim,
                     class,
                     plan: &plan,
@@ -200,11 +190,10 @@ impl Claims {
         }
     }
 
-    fn identity(&self) -> &str {
-        match self.config.identity.as_str() {
-            "" => &self.name,
-            identity => identity,
-        }
+    /// The driver, whose calls are counted by whose claims they are for: its own, or those of the
+    /// plugin whose place it took.
+    fn calls_for(&self, class: &StorageClass) -> Driver {
+        self.driver.for_migrated(class.provisioner != self.name)
     }
 
     /// Puts the intent on the claim; `None` if the claim has changed.
@@ -394,7 +383,7 @@ impl Claims {
             Ok(ready) => ready,
             Err(error) => return Ok(self.clean_up_later(&live, &error)),
         };
-        match self.driver.create_volume(request).await {
+        match self.calls_for(class).create_volume(request).await {
             Ok(reply) => {
                 let id = reply.volume.unwrap_or_default().volume_id;
                 if id.is_empty() {
@@ -546,6 +535,3 @@ fn source_of(claim: &Claim) -> &'static str {
         _ => "",
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -59,7 +59,10 @@ impl Purpose {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
     /// Not a key that exists.
-    #[error("found unknown parameter key {0:?} with reserved namespace {CSI_PARAMETER_PREFIX}")]
+    #[error(
+        "found unknown parameter key {0:?} with reserved namespace {CSI_PARAMETER_PREFIX}; correct or \
+         remove it"
+    )]
     Unknown(String),
     /// The same thing is said twice.
     #[error("parameters {0:?} and {1:?} say the same; keep one of them")]
@@ -73,12 +76,27 @@ pub enum ParameterError {
         missing: String,
     },
     /// A `${...}` that isn't known here.
-    #[error("parameter {key:?}: unknown or unclosed token in {template:?}")]
+    #[error("parameter {key:?}: unknown or unclosed token in {template:?}; there are {known}")]
     Token {
         /// The parameter.
         key: String,
         /// Its value.
         template: String,
+        /// What may stand there.
+        known: String,
+    },
+    /// A `${...}` that is known, of which there is nothing to say.
+    #[error(
+        "parameter {key:?}: {template:?} asks for the claim's annotation {annotation:?}, which it does \
+         not have; set it"
+    )]
+    NoAnnotation {
+        /// The parameter.
+        key: String,
+        /// Its value.
+        template: String,
+        /// What it asks for.
+        annotation: String,
     },
     /// What came out is no name.
     #[error("parameter {key:?} gives {value:?}, which is not a valid name")]
@@ -150,14 +168,20 @@ impl Parameters {
         let Some(template) = self.secrets.get(&purpose) else {
             return Ok(None);
         };
-        let namespace = fill(&template.namespace_key, &template.namespace, |token| {
-            subject.namespace_token(token)
-        })?;
-        let name = fill(&template.name_key, &template.name, |token| {
-            subject
-                .namespace_token(token)
-                .or_else(|| subject.name_token(token))
-        })?;
+        let namespace = fill(
+            (&template.namespace_key, &template.namespace),
+            "${pv.name} and ${pvc.namespace}",
+            |token| subject.namespace_token(token),
+        )?;
+        let name = fill(
+            (&template.name_key, &template.name),
+            "${pv.name}, ${pvc.namespace}, ${pvc.name} and ${pvc.annotations['KEY']}",
+            |token| {
+                subject
+                    .namespace_token(token)
+                    .or_else(|| subject.name_token(token))
+            },
+        )?;
         check(&template.namespace_key, &namespace, is_label)?;
         check(&template.name_key, &name, is_subdomain)?;
         Ok(Some(SecretRef { name, namespace }))
@@ -193,11 +217,13 @@ impl<'a> Subject<'a> {
         if token == "pvc.name" {
             return Some(self.claim.name.clone());
         }
-        let annotation = token
-            .strip_prefix("pvc.annotations['")?
-            .strip_suffix("']")?;
-        self.annotations?.get(annotation).cloned()
+        self.annotations?.get(annotation(token)?).cloned()
     }
+}
+
+/// The annotation that a token asks for.
+fn annotation(token: &str) -> Option<&str> {
+    token.strip_prefix("pvc.annotations['")?.strip_suffix("']")
 }
 
 fn names_a_secret(key: &str) -> bool {
@@ -248,20 +274,29 @@ fn template(
 }
 
 pub(crate) fn fill(
-    key: &str,
-    template: &str,
+    (key, template): (&str, &str),
+    known: &str,
     value_of: impl Fn(&str) -> Option<String>,
 ) -> Result<String, ParameterError> {
     let wrong = || ParameterError::Token {
         key: key.to_owned(),
         template: template.to_owned(),
+        known: known.to_owned(),
+    };
+    let untold = |token: &str| match annotation(token).filter(|_| known.contains("annotations")) {
+        Some(annotation) => ParameterError::NoAnnotation {
+            key: key.to_owned(),
+            template: template.to_owned(),
+            annotation: annotation.to_owned(),
+        },
+        None => wrong(),
     };
     let mut out = String::new();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("${") {
         let (token, after) = after.split_once('}').ok_or_else(wrong)?;
         out.push_str(before);
-        out.push_str(&value_of(token).ok_or_else(wrong)?);
+        out.push_str(&value_of(token).ok_or_else(|| untold(token))?);
         rest = after;
     }
     out.push_str(rest);
@@ -284,19 +319,17 @@ pub(crate) fn check(
 
 /// RFC 1123, as Kubernetes checks namespaces.
 pub(crate) fn is_label(text: &str) -> bool {
-    let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-    text.len() <= 63
-        && ends(text.chars().next())
-        && ends(text.chars().last())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    text.len() <= 63 && is_part(text)
 }
 
-/// RFC 1123, as Kubernetes checks secrets' names.
+/// RFC 1123, as Kubernetes checks secrets' names: of their parts only the signs.
 pub(crate) fn is_subdomain(text: &str) -> bool {
-    let part = |part: &str| part.len() <= 253 && is_label(&part[..part.len().min(63)]);
-    text.len() <= 253 && text.split('.').all(part)
+    text.len() <= 253 && text.split('.').all(is_part)
+}
+
+fn is_part(text: &str) -> bool {
+    let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.starts_with(ends) && text.ends_with(ends) && text.chars().all(|c| ends(c) || c == '-')
 }
 
 #[cfg(test)]

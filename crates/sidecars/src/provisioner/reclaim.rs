@@ -17,7 +17,10 @@ pub(super) struct View<'a> {
     pub(super) deployment: &'a Deployment,
     /// The labels under which this node's volumes can be reached; node deployment only.
     pub(super) place: &'a BTreeMap<String, String>,
+    /// In the driver's words.
     pub(super) volume: &'a Volume,
+    /// Whether it is one of a plugin whose place the driver took.
+    pub(super) of_plugin: bool,
     /// Whether an attachment names the volume.
     pub(super) attached: bool,
 }
@@ -42,6 +45,9 @@ pub(super) fn decide<'a>(view: &View<'a>) -> Step<'a> {
     let Some(csi) = volume.spec.csi.as_ref().filter(|c| c.driver == view.driver) else {
         return Step::Leave;
     };
+    if !ours(view) {
+        return Step::Leave;
+    }
     if let Deployment::Node { name, .. } = view.deployment
         && !volume.reachable_from(name, view.place)
     {
@@ -55,7 +61,6 @@ pub(super) fn decide<'a>(view: &View<'a>) -> Step<'a> {
         VolumePhase::Bound if !guarded && !volume.metadata.is_deleting() => Step::Guard,
         // Deleted and not guarded: the volume behind it is gone already.
         VolumePhase::Released if volume.metadata.is_deleting() && !guarded => Step::Leave,
-        VolumePhase::Released if !ours(view.driver, volume) => Step::Leave,
         VolumePhase::Released if view.attached => Step::WaitForDetach,
         VolumePhase::Released => Step::Delete(csi),
         VolumePhase::Bound
@@ -65,11 +70,17 @@ pub(super) fn decide<'a>(view: &View<'a>) -> Step<'a> {
     }
 }
 
-/// Whether this driver's provisioner made the volume, or took over from who did.
-fn ours(driver: &str, volume: &Volume) -> bool {
-    [PROVISIONED_BY, MIGRATED_TO]
-        .iter()
-        .any(|key| volume.metadata.annotation(key) == Some(driver))
+/// Whether this driver's provisioner made the volume, took over from who did, or has to do with it
+/// because nobody did: somebody who writes a volume of the driver by hand and says `Delete` means it.
+fn ours(view: &View<'_>) -> bool {
+    let named = |key| view.volume.metadata.annotation(key);
+    let (by, to) = (named(PROVISIONED_BY), named(MIGRATED_TO));
+    match by {
+        _ if to == Some(view.driver) => true,
+        Some(by) => by == view.driver,
+        // A plugin's volume is the driver's only once the binder says so.
+        None => !view.of_plugin,
+    }
 }
 
 #[cfg(test)]

@@ -43,7 +43,10 @@ pub enum Refusal {
     #[error("driver {0} can not create volumes: it lacks the CREATE_DELETE_VOLUME capability")]
     NotSupported(String),
     /// Selectors choose among volumes that exist.
-    #[error("claim Selector is not supported")]
+    #[error(
+        "claim Selector is not supported: it chooses among volumes that are there; make the claim anew \
+         without it"
+    )]
     Selector,
     /// The driver can't fill volumes that way.
     #[error("CSI driver does not support {what}: capability {lacks} is not supported")]
@@ -62,7 +65,7 @@ pub enum Refusal {
     /// A performance class of another driver.
     #[error(
         "VAC {class} referenced in PVC is for driver {of} which does not match driver name \
-         {driver}"
+         {driver}; choose one of this driver"
     )]
     AttributesOfAnother {
         /// The class.

@@ -89,13 +89,15 @@ pub enum SourceError {
         namespace: String,
     },
     /// The source isn't there.
-    #[error("{0} does not exist")]
+    #[error("{0} does not exist; it is waited for")]
     Missing(String),
     /// The source is going away.
     #[error("{0} is currently being deleted")]
     Deleted(String),
     /// The claim has no volume yet.
-    #[error("the PVC DataSource {name} must have a status of Bound. Got {phase:?}")]
+    #[error(
+        "the PVC DataSource {name} must have a status of Bound. Got {phase:?}; it is waited for"
+    )]
     Unbound {
         /// The claim.
         name: String,
@@ -114,7 +116,9 @@ pub enum SourceError {
     #[error("the source PV {0} is not a CSI volume")]
     NotCsi(String),
     /// Somebody else's.
-    #[error("{what} belongs to driver {of}, not to {driver}")]
+    #[error(
+        "{what} belongs to driver {of}, not to {driver}; make the claim anew, of a class of driver {of}"
+    )]
     OtherDriver {
         /// What.
         what: String,
@@ -126,7 +130,7 @@ pub enum SourceError {
     /// Files from a device, or the other way round.
     #[error(
         "the source PVC and destination PVCs must have the same volume mode for cloning. \
-         Source is {source_mode:?}, but new PVC requested {wanted:?}"
+         Source is {source_mode:?}, but new PVC requested {wanted:?}; make the claim anew"
     )]
     OtherMode {
         /// The source's.
@@ -138,7 +142,7 @@ pub enum SourceError {
     #[error(
         "requested volume {claim} modifies the mode of the source volume but does not have \
          permission to do so. {ALLOW_MODE_CHANGE} annotation is not present on snapshotcontent \
-         {content}"
+         {content}; set it there to \"true\", or make the claim anew"
     )]
     ModeChange {
         /// The claim.
@@ -147,7 +151,10 @@ pub enum SourceError {
         content: String,
     },
     /// It wouldn't fit.
-    #[error("requested volume size {asked} is less than the size {least} for the source {what}")]
+    #[error(
+        "requested volume size {asked} is less than the size {least} for the source {what}; make the \
+         claim anew, with at least as much"
+    )]
     TooSmall {
         /// What the claim asks for.
         asked: i64,
@@ -157,10 +164,10 @@ pub enum SourceError {
         what: String,
     },
     /// Snapshot and content don't name each other.
-    #[error("snapshot {0} not bound")]
+    #[error("snapshot {0} not bound; it is waited for, and its own status and events tell more")]
     SnapshotUnbound(String),
     /// The cut isn't done.
-    #[error("snapshot {0} is not Ready")]
+    #[error("snapshot {0} is not Ready; it is waited for, and its own status and events tell more")]
     NotReady(String),
 }
 

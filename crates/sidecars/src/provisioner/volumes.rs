@@ -1,19 +1,20 @@
 //! Carries out what is decided for volumes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use orlop_csi::{CallError, Driver, Secrets, proto::DeleteVolumeRequest};
 use orlop_model::{
     Claim, Key, Kind, StorageClass, Volume, VolumeAttachment,
+    migration::in_the_drivers_words,
     volume::SecretRef,
     well_known::{DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE, EXTERNAL_PROVISIONER},
 };
 use orlop_runtime::{
-    ApiError, Cache, Cluster, EventType, Index, Joint, Outcome, Preconditions, Recorder,
+    ApiError, Cache, Cluster, EventType, Index, Joint, Message, Outcome, Preconditions, Recorder,
     letting_go, with_finalizer, without_finalizer,
 };
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use super::{
     AGAIN, Config, ParameterError, migration,
@@ -23,7 +24,13 @@ use super::{
 use crate::{
     credentials::{self, CredentialsError},
     insist::insist,
+    patience::{Patience, Setback},
+    words::words,
 };
+
+/// A volume that is to be deleted and stays attached for so long is told of: before, it is just
+/// being detached.
+const DETACHING: Duration = Duration::from_secs(8);
 
 /// What the reclaimer of volumes works with.
 pub(super) struct Volumes {
@@ -40,6 +47,7 @@ pub(super) struct Volumes {
     /// All attachments as they are, for many volumes at once.
     pub(super) attached: Joint<VolumeAttachment>,
     pub(super) recorder: Recorder,
+    pub(super) patience: Patience,
     pub(super) config: Config,
 }
 
@@ -53,9 +61,12 @@ pub(crate) fn by_volume(cache: &Cache<VolumeAttachment>) -> Index<VolumeAttachme
 /// Why a volume wasn't deleted.
 #[derive(Debug, thiserror::Error)]
 enum DeleteError {
-    #[error("volume is still attached; it will be deleted once it is detached")]
-    Attached,
-    #[error("claim {0} still exists")]
+    #[error(
+        "persistentvolume {volume} is still attached to node {node}; it is deleted once it is detached: \
+         end what uses it there"
+    )]
+    Attached { volume: String, node: String },
+    #[error("claim {0} still exists; the volume is deleted once it is gone")]
     ClaimExists(Key),
     #[error(transparent)]
     Driver(#[from] CallError),
@@ -65,34 +76,74 @@ enum DeleteError {
     Parameters(#[from] ParameterError),
 }
 
+impl DeleteError {
+    fn attached(volume: &Volume, attachment: &VolumeAttachment) -> Self {
+        Self::Attached {
+            volume: volume.metadata.name.clone(),
+            node: attachment.spec.node_name.clone(),
+        }
+    }
+
+    fn setback(&self) -> Setback {
+        match self {
+            Self::Attached { .. } | Self::ClaimExists(_) => Setback::Waiting,
+            Self::Driver(error) => match Setback::of_call(error) {
+                // What may not be deleted today, because a snapshot needs it, may be tomorrow.
+                Setback::Infeasible => Setback::Failed,
+                other => other,
+            },
+            Self::Credentials(_) | Self::Parameters(_) => Setback::Failed,
+        }
+    }
+}
+
 impl Volumes {
     /// One look at one volume.
     pub(super) async fn turn(&self, name: String) -> Outcome {
         let Some(volume) = self.volumes.named(&name) else {
+            self.patience.forget(&who(&name));
             return Outcome::Done;
         };
-        let result = match reclaim::decide(&self.view(&volume)) {
-            Step::Leave => return Outcome::Done,
-            Step::WaitForDetach => {
-                debug!(volume = name, "waits to be detached");
-                return Outcome::Done;
-            }
+        let told = in_the_drivers_words(volume.clone());
+        let result = match reclaim::decide(&self.view(&volume, &told)) {
+            Step::Leave => Ok(Outcome::Done),
+            Step::WaitForDetach => Ok(self.wait_for_detach(&volume)),
             Step::Guard => self.guard(&volume).await,
             Step::Unguard => self.unguard(&volume).await.map(|()| Outcome::Done),
             Step::Delete(_) => self.delete(&volume).await,
         };
-        result.unwrap_or_else(|error: ApiError| {
-            warn!(volume = name, error = error.chain(), "will try again");
-            Outcome::Retry
-        })
+        self.patience.conclude(&who(&name), result)
     }
 
-    fn view<'a>(&'a self, volume: &'a Volume) -> View<'a> {
+    /// Its attachment's end wakes it; that there is none for long is told.
+    fn wait_for_detach(&self, volume: &Volume) -> Outcome {
+        let attachments = self.attachments.get(&volume.metadata.name);
+        let wait = self
+            .patience
+            .after(&who(&volume.metadata.name), Setback::Waiting);
+        if wait >= DETACHING
+            && let Some(attachment) = attachments.first()
+        {
+            let error = DeleteError::attached(volume, attachment);
+            self.say_failed(volume, &error, wait);
+        }
+        Outcome::After(wait)
+    }
+
+    fn say_failed(&self, volume: &Volume, error: &DeleteError, wait: Duration) {
+        let message = Message::until_next_try(words(error), wait);
+        self.recorder
+            .say(volume, EventType::Warning, "VolumeFailedDelete", message);
+    }
+
+    /// What is known of a volume, of which the driver is told in its own words.
+    fn view<'a>(&'a self, seen: &Volume, volume: &'a Volume) -> View<'a> {
         View {
             driver: &self.name,
             deployment: &self.config.deployment,
             place: &self.place,
             volume,
+            of_plugin: seen.spec.csi.is_none(),
             attached: !self.attachments.get(&volume.metadata.name).is_empty(),
         }
     }
@@ -136,8 +187,10 @@ impl Volumes {
             Some(live) if live.metadata.uid == volume.metadata.uid => live,
             _ => return Ok(Outcome::Done),
         };
-        let Step::Delete(csi) = reclaim::decide(&self.view(&live)) else {
-            self.volumes.absorb(live);
+        let live = Arc::new(live);
+        let told = in_the_drivers_words(live.clone());
+        let Step::Delete(csi) = reclaim::decide(&self.view(&live, &told)) else {
+            self.volumes.absorb((*live).clone());
             return Ok(AGAIN);
         };
         let class = live.class();
@@ -149,13 +202,11 @@ impl Volumes {
             if matches!(error, DeleteError::Driver(_)) {
                 self.config.metrics.delete_failed(class);
             }
-            self.recorder.say(
-                &live,
-                EventType::Warning,
-                "VolumeFailedDelete",
-                error.to_string(),
-            );
-            return Ok(Outcome::Retry);
+            let wait = self
+                .patience
+                .after(&who(&live.metadata.name), error.setback());
+            self.say_failed(&live, &error, wait);
+            return Ok(Outcome::After(wait));
         }
         info!(
             volume = live.metadata.name,
@@ -210,8 +261,9 @@ impl Volumes {
             return Ok(Ok(()));
         }
         let all = self.attached.list(None).await?;
-        if all.iter().any(|a| a.volume_name() == volume.metadata.name) {
-            return Ok(Err(DeleteError::Attached));
+        let mut all = all.iter();
+        if let Some(one) = all.find(|a| a.volume_name() == volume.metadata.name) {
+            return Ok(Err(DeleteError::attached(volume, one)));
         }
         Ok(Ok(()))
     }
@@ -221,7 +273,8 @@ impl Volumes {
             volume_id: handle.to_owned(),
             secrets: self.secrets(volume).await?.into_request(),
         };
-        self.driver.delete_volume(request).await?;
+        let driver = self.driver.for_migrated(volume.spec.csi.is_none());
+        driver.delete_volume(request).await?;
         Ok(())
     }
 
@@ -258,4 +311,9 @@ impl Volumes {
         let class = migration::translate(&class, &self.name)?;
         request::deletion_secret(&class, &volume.metadata.name, &claim.key())
     }
+}
+
+/// Whom a volume's waits are of, among the provisioner's.
+fn who(name: &str) -> String {
+    format!("PersistentVolume {name}")
 }

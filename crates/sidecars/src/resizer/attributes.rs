@@ -1,13 +1,13 @@
 //! Carries out what is decided for claims whose attributes class changes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use orlop_csi::{CallError, Driver, Secrets, code_name, proto};
 use orlop_model::{
     Claim, Key, Kind, ModifyStatus, Volume, VolumeAttributesClass, resize,
     well_known::{CSI_PARAMETER_PREFIX, MODIFY_SECRET_NAME, MODIFY_SECRET_NAMESPACE},
 };
-use orlop_runtime::{ApiError, Cache, Clock, Cluster, EventType, Outcome, Patch};
+use orlop_runtime::{ApiError, Cache, Clock, Cluster, EventType, Message, Outcome, Patch};
 use serde_json::{Value, json};
 use tracing::info;
 
@@ -16,11 +16,11 @@ use super::{
     area::Area,
     desk::Desk,
     setbacks::{Setbacks, Verdict},
-    unread,
 };
 use crate::{
     credentials::{self, CredentialsError},
     insist::insist,
+    patience::{Patience, Setback},
     words::words,
 };
 
@@ -46,6 +46,7 @@ pub(super) struct Attributes {
     pub(super) volumes: Cache<Volume>,
     pub(super) classes: Cache<VolumeAttributesClass>,
     pub(super) setbacks: Setbacks<String>,
+    pub(super) patience: Patience,
     pub(super) config: Config,
 }
 
@@ -78,10 +79,11 @@ impl Attributes {
     pub(super) async fn turn(&self, key: Key) -> Outcome {
         let Some(claim) = self.desk.claims.get(&key) else {
             self.setbacks.forget(&key);
+            self.patience.forget(&who(&key));
             return Outcome::Done;
         };
         let step = self.step(&claim).await;
-        step.unwrap_or_else(|error| unread(&key, &error))
+        self.patience.conclude(&who(&key), step)
     }
 
     async fn step(&self, claim: &Claim) -> Result<Outcome, ApiError> {
@@ -106,7 +108,10 @@ impl Attributes {
     }
 
     async fn wait(&self, claim: &Claim, class: &str) -> Result<Outcome, ApiError> {
-        let message = format!("VAC {class} does not exist.");
+        let message = format!(
+            "VAC {class} does not exist. It is waited for; create it, or choose another in \
+             spec.volumeAttributesClassName"
+        );
         self.desk
             .say(claim, EventType::Warning, "VolumeModifyFailed", message);
         let status = json!({"modifyVolumeStatus": {
@@ -123,8 +128,6 @@ impl Attributes {
             "VolumeAttributesClass {class} is not one of driver {}; choose another",
             self.name
         );
-        self.desk
-            .say(claim, EventType::Warning, "VolumeModifyFailed", &*why);
         self.say_infeasible(claim, class, "InvalidArgument", &why)
             .await
     }
@@ -290,28 +293,40 @@ impl Attributes {
         failure: &Failure,
     ) -> Result<Outcome, ApiError> {
         let why = words(failure);
-        self.desk
-            .say(claim, EventType::Warning, "VolumeModifyFailed", &*why);
-        let (verdict, code) = match failure {
-            Failure::Driver(error) => (Verdict::of(error), code_name(error.code)),
-            Failure::Credentials(_) => (None, ""),
+        let (verdict, code, setback) = match failure {
+            Failure::Driver(error) => (
+                Verdict::of(error),
+                code_name(error.code),
+                Setback::of_call(error),
+            ),
+            Failure::Credentials(_) => (None, "", Setback::Waiting),
         };
-        let Some(verdict) = verdict else {
-            self.setbacks.forget(&claim.key());
-            return Ok(Outcome::Retry);
-        };
-        if verdict == Verdict::Infeasible {
+        if verdict == Some(Verdict::Infeasible) {
             return self.say_infeasible(claim, goal.name, code, &why).await;
         }
-        let (name, rest) = (goal.name.to_owned(), self.config.retry.most);
-        let news = self.setbacks.remember(claim, name, verdict, rest, &why);
+        let wait = self.say_failed(claim, &why, setback);
+        let Some(verdict) = verdict else {
+            self.setbacks.forget(&claim.key());
+            return Ok(Outcome::After(wait));
+        };
+        let name = goal.name.to_owned();
+        let news = self.setbacks.remember(claim, name, verdict, wait, &why);
         if news {
             let status = json!({"conditions": [self.error(code, &why)]});
             if self.write(claim, status).await?.is_none() {
                 self.setbacks.forget(&claim.key());
             }
         }
-        Ok(Outcome::Retry)
+        Ok(Outcome::After(wait))
+    }
+
+    /// Says what went wrong and when it is tried again.
+    fn say_failed(&self, claim: &Claim, why: &str, setback: Setback) -> Duration {
+        let wait = self.patience.after(&who(&claim.key()), setback);
+        let message = Message::until_next_try(why, wait);
+        self.desk
+            .say(claim, EventType::Warning, "VolumeModifyFailed", message);
+        wait
     }
 
     async fn say_infeasible(
@@ -321,7 +336,7 @@ impl Attributes {
         code: &str,
         why: &str,
     ) -> Result<Outcome, ApiError> {
-        let rest = self.config.retry.most;
+        let rest = self.say_failed(claim, why, Setback::Infeasible);
         let verdict = Verdict::Infeasible;
         let news = self
             .setbacks
@@ -353,4 +368,9 @@ impl Attributes {
     async fn write(&self, claim: &Claim, status: Value) -> Result<Option<Claim>, ApiError> {
         self.desk.write(claim, json!({"status": status})).await
     }
+}
+
+/// Whose waits these are, among the resizer's.
+fn who(claim: &Key) -> String {
+    format!("attributes of {claim}")
 }

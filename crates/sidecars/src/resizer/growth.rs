@@ -1,11 +1,11 @@
 //! Carries out what is decided for claims that grow.
 
-use orlop_csi::{CallError, Driver, DriverInfo, proto};
+use orlop_csi::{Driver, DriverInfo, proto};
 use orlop_model::{
-    Claim, Key, Kind, Quantity, ResizeStatus, Volume, resize,
-    well_known::{NODE_EXPANSION_NOT_REQUIRED, PRE_RESIZE_CAPACITY},
+    Claim, Key, Kind, Quantity, ResizeStatus, Volume, migration, resize,
+    well_known::{NODE_EXPANSION_NOT_REQUIRED, PRE_RESIZE_CAPACITY, STORAGE_RESIZER},
 };
-use orlop_runtime::{ApiError, Backoff, Cache, Clock, Cluster, EventType, Outcome, Patch};
+use orlop_runtime::{ApiError, Backoff, Cache, Clock, Cluster, EventType, Message, Outcome, Patch};
 use serde_json::json;
 use tracing::info;
 
@@ -16,19 +16,21 @@ use super::{
     in_use::Users,
     look_again,
     setbacks::{Setbacks, Verdict},
-    unread,
 };
 use crate::{
-    capability::{self, AccessError, Shape, SingleNode},
-    credentials::{self, CredentialsError},
+    capability::{self, Shape, SingleNode},
+    credentials,
     insist::insist,
+    patience::Patience,
     words::words,
 };
 
 mod decide;
+mod failure;
 
 pub(super) use decide::{Ability, Moment};
 use decide::{Goal, Intent, Step, View, decide};
+use failure::Failure;
 
 impl Ability {
     /// What a driver can do; `None` if its volumes never grow.
@@ -67,35 +69,8 @@ pub(super) struct Growth {
     pub(super) volumes: Cache<Volume>,
     pub(super) users: Users,
     pub(super) setbacks: Setbacks<i64>,
+    pub(super) patience: Patience,
     pub(super) retry: Backoff,
-}
-
-/// Why a volume did not grow.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error(transparent)]
-    Driver(#[from] CallError),
-    #[error(transparent)]
-    Credentials(#[from] CredentialsError),
-    #[error(transparent)]
-    Access(#[from] AccessError),
-    #[error(
-        "the driver says that the volume has {has} bytes now, but it was asked for {asked}; \
-         this is an error of the driver"
-    )]
-    TooSmall { has: i64, asked: i64 },
-}
-
-impl Failure {
-    /// What it says about the next try; `None` if the driver may yet do what was asked.
-    fn verdict(&self) -> Option<Verdict> {
-        match self {
-            Self::Driver(error) => Verdict::of(error),
-            Self::TooSmall { .. } => Some(Verdict::Infeasible),
-            // The driver was not asked this time; an earlier call may be under way.
-            Self::Credentials(_) | Self::Access(_) => None,
-        }
-    }
 }
 
 /// What the driver made of it.
@@ -115,6 +90,10 @@ pub(super) fn stirs(old: Option<&Claim>, new: &Claim) -> bool {
             claim.requested_bytes(),
             claim.capacity_bytes(),
             claim.resize_status() == Some(ResizeStatus::NodeResizeInfeasible),
+            claim
+                .metadata
+                .annotation(STORAGE_RESIZER)
+                .map(str::to_owned),
         )
     }
     old.is_none_or(|old| matters(old) != matters(new))
@@ -125,20 +104,24 @@ impl Growth {
     pub(super) async fn turn(&self, key: Key) -> Outcome {
         let Some(claim) = self.desk.claims.get(&key) else {
             self.setbacks.forget(&key);
+            self.patience.forget(&who(&key));
             return Outcome::Done;
         };
         let step = self.step(&claim).await;
-        step.unwrap_or_else(|error| unread(&key, &error))
+        self.patience.conclude(&who(&key), step)
     }
 
     async fn step(&self, claim: &Claim) -> Result<Outcome, ApiError> {
         let volume = self.volumes.named(&claim.spec.volume_name);
+        let of_plugin = volume.as_ref().is_some_and(|v| v.spec.csi.is_none());
+        let volume = volume.map(migration::in_the_drivers_words);
         let volume = volume.filter(|volume| self.area.has(volume));
         let view = View {
             driver: &self.name,
             ability: self.ability,
             claim,
             volume: volume.as_deref(),
+            of_plugin,
             setback: self.setbacks.of(claim),
         };
         match decide(&view) {
@@ -236,7 +219,8 @@ impl Growth {
             secrets: secrets.into_request(),
             volume_capability: Some(shape.with(mode)),
         };
-        let reply = self.driver.controller_expand_volume(request).await?;
+        let driver = self.driver.for_migrated(goal.of_plugin);
+        let reply = driver.controller_expand_volume(request).await?;
         if reply.capacity_bytes < bytes {
             return Err(Failure::TooSmall {
                 has: reply.capacity_bytes,
@@ -345,16 +329,17 @@ impl Growth {
             "resize volume {volume:?} by resizer {:?} failed: {why}",
             self.name
         );
+        let wait = self.patience.after(&who(&claim.key()), failure.setback());
+        let message = Message::until_next_try(message, wait);
         self.desk
             .say(claim, EventType::Warning, "VolumeResizeFailed", message);
         let Some(verdict) = failure.verdict() else {
             self.setbacks.forget(&claim.key());
-            return Ok(Outcome::Retry);
+            return Ok(Outcome::After(wait));
         };
-        let rest = self.retry.most;
         let news = self
             .setbacks
-            .remember(claim, goal.bytes, verdict, rest, &why);
+            .remember(claim, goal.bytes, verdict, wait, &why);
         if news {
             let error = resize::CONTROLLER_RESIZE_ERROR;
             let message = format!("failed to expand pvc with {why}");
@@ -372,13 +357,9 @@ impl Growth {
             {
                 // It is asked again, and then told.
                 self.setbacks.forget(&claim.key());
-                return Ok(Outcome::Retry);
             }
         }
-        Ok(match verdict {
-            Verdict::Infeasible => Outcome::After(rest),
-            Verdict::Final | Verdict::InUse => Outcome::Retry,
-        })
+        Ok(Outcome::After(wait))
     }
 
     async fn tidy(&self, volume: &Volume) -> Result<Outcome, ApiError> {
@@ -396,4 +377,9 @@ impl Growth {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whose waits these are, among the resizer's.
+fn who(claim: &Key) -> String {
+    format!("size of {claim}")
 }

@@ -73,7 +73,8 @@ impl<W: Wish> Bench<W> {
             self.begin(wish, Operation::Create, None);
         }
         let content = self.content_of(wish).await?;
-        match decide(&W::WORDS, &wish.view(content.as_deref())) {
+        let expected = wish.content_name();
+        match decide(&W::WORDS, &wish.view(content.as_deref()), &expected) {
             Step::Leave => W::attend(self, wish).await,
             // Its content wakes it.
             Step::Wait => Ok(Outcome::Done),
@@ -97,7 +98,8 @@ impl<W: Wish> Bench<W> {
             return Ok(Some(content));
         }
         let view = wish.view(None);
-        if matches!(decide(&W::WORDS, &view), Step::Make | Step::Wait) || key.name.is_empty() {
+        let step = decide(&W::WORDS, &view, &key.name);
+        if matches!(step, Step::Make | Step::Wait) || key.name.is_empty() {
             return Ok(None);
         }
         let live = self.shop.cluster.get::<W::Content>(&key).await?;
@@ -187,7 +189,32 @@ impl<W: Wish> Bench<W> {
         }
         let all = [meta.finalizers.clone(), missing].concat();
         let body = json!({"metadata": {"finalizers": all}});
-        self.write(wish, body).await
+        let held = self.write(wish, body).await;
+        self.tell_refused(wish, &held, "SnapshotFinalizerError", |prefix| {
+            let word = format!("{} snapshot", prefix.to_lowercase());
+            format!("Failed to check and update {}", word.trim_start())
+        });
+        held
+    }
+
+    /// What the API server turned down, which it may go on to do, is told; what it has no time for, or
+    /// what was lost on the way, is just tried again.
+    fn tell_refused<T>(
+        &self,
+        wish: &W,
+        written: &Result<T, ApiError>,
+        reason: &str,
+        what: impl FnOnce(&str) -> String,
+    ) {
+        let Err(error) = written else { return };
+        if !error.is_refused() {
+            return;
+        }
+        let prefix = W::WORDS.prefix;
+        let text = format!("{}: {}", what(prefix), error.chain());
+        let reason = format!("{prefix}{reason}");
+        let recorder = &self.shop.recorder;
+        recorder.say(wish, EventType::Warning, &reason, text);
     }
 
     /// Writes on the very version that was looked at; `None` if it has changed.
@@ -201,6 +228,9 @@ impl<W: Wish> Bench<W> {
         let patch = Patch::merge_on(wish, json!({"status": status}));
         let key = wish.key();
         let written = self.shop.cluster.patch_status::<W>(&key, &patch).await;
+        self.tell_refused(wish, &written, "SnapshotStatusUpdateFailed", |prefix| {
+            format!("{prefix}Snapshot status update failed")
+        });
         self.written(wish, written).await
     }
 

@@ -109,10 +109,14 @@ impl Refusal {
     }
 }
 
-pub(super) fn decide(words: &Words, view: &View<'_>) -> Step {
+/// What one needs whose content has this name, or would.
+pub(super) fn decide(words: &Words, view: &View<'_>, expected: &str) -> Step {
     let refuse = |reason, message: String| Step::Refuse(Refusal::new(words, reason, message));
     let Words { kind, content, .. } = words;
-    let missing = || refuse("SnapshotContentMissing", format!("{content} is missing"));
+    let missing = || {
+        let message = format!("{content} is missing: {expected} does not exist; it is waited for");
+        refuse("SnapshotContentMissing", message)
+    };
     if view.source == Source::Unclear {
         let [one, other] = words.sources;
         let message = format!("Exactly one of {one} and {other} should be specified");
@@ -136,7 +140,9 @@ pub(super) fn decide(words: &Words, view: &View<'_>) -> Step {
     }
     let misbound = || {
         let (name, word) = (half.name, words.word);
-        let message = format!("{content} [{name}] is bound to a different {word}");
+        let message = format!(
+            "{content} [{name}] is bound to a different {word}; name another, or correct what it refers to"
+        );
         refuse("SnapshotContentMisbound", message)
     };
     match view.source {
@@ -193,7 +199,7 @@ mod tests {
             settled,
             content,
         };
-        match decide(&WORDS, &view) {
+        match decide(&WORDS, &view, "c") {
             Step::Refuse(refusal) => Err(refusal.reason),
             step => Ok(step),
         }

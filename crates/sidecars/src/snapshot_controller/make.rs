@@ -40,7 +40,10 @@ pub(super) enum Obstacle {
         "snapshotting non-CSI volumes is not supported: cannot find CSI PersistentVolumeSource for volume {0}"
     )]
     NotCsi(String),
-    #[error("Volume CSI driver ({volume}) mismatch with the class's ({class}): {name}")]
+    #[error(
+        "Volume CSI driver ({volume}) mismatch with the class's ({class}): {name}; name a class of the \
+         volume's driver"
+    )]
     OtherDriver {
         volume: String,
         class: String,
@@ -73,7 +76,7 @@ fn recipe<'a>(
     if let Some(name) = named {
         let found = all.iter().find(|class| class.name == name).copied();
         return found.ok_or_else(|| {
-            let text = format!("Failed to get {word} class with error class {name:?} not found");
+            let text = format!("Failed to get {word} class with error class {name:?} not found; create it, or name another");
             let reason = format!("Get{}SnapshotClassFailed", words.prefix);
             Refusal {
                 reason,
@@ -90,16 +93,25 @@ fn recipe<'a>(
         )
     };
     let driver = driver().map_err(|obstacle| refuse(obstacle.to_string()))?;
-    let mut defaults = all
+    let mut defaults: Vec<Recipe<'_>> = all
         .iter()
-        .filter(|class| class.is_default && class.driver == driver);
-    match (defaults.next(), defaults.count()) {
-        (Some(one), 0) => Ok(*one),
-        (Some(_), more) => Err(refuse(format!(
-            "{} default snapshot classes were found",
-            more + 1
+        .filter(|class| class.is_default && class.driver == driver)
+        .copied()
+        .collect();
+    defaults.sort_by_key(|class| class.name);
+    match &defaults[..] {
+        [one] => Ok(*one),
+        [] => Err(refuse(format!(
+            "cannot find default {word} class; mark one of driver {driver}, or name one"
         ))),
-        (None, _) => Err(refuse(format!("cannot find default {word} class"))),
+        many => {
+            let names: Vec<&str> = many.iter().map(|class| class.name).collect();
+            Err(refuse(format!(
+                "{} default snapshot classes were found: {}; keep one, or name one",
+                many.len(),
+                names.join(", ")
+            )))
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use orlop_model::{
     Claim, ClaimPhase, Key, Kind as _, VolumeSnapshot,
     well_known::CLAIM_AS_SNAPSHOT_SOURCE as FINALIZER,
 };
-use orlop_runtime::{ApiError, Outcome, with_finalizer, without_finalizer};
+use orlop_runtime::{ApiError, EventType, Outcome, with_finalizer, without_finalizer};
 
 use super::shop::Shop;
 use crate::insist::insist;
@@ -75,6 +75,19 @@ pub(super) async fn turn(shop: &Shop, key: Key) -> Outcome {
             released.into_iter().for_each(|one| shop.claims.absorb(one));
             Outcome::Done
         });
+    if let Err(error) = &released
+        && error.is_refused()
+    {
+        // Told on those that the claim was held for: it is they who are waited for.
+        for snapshot in shop.by_claim.get(&key.to_string()) {
+            let text = format!(
+                "Error check and remove PVC Finalizer for VolumeSnapshot: {}",
+                error.chain()
+            );
+            let recorder = &shop.recorder;
+            recorder.say(&*snapshot, EventType::Warning, "ErrorPVCFinalizer", text);
+        }
+    }
     shop.conclude::<Claim>(&key, released)
 }
 

@@ -3,14 +3,18 @@
 
 use std::time::Duration;
 
-use orlop_model::{Claim, Event, Key, StorageClass, VolumeAttachment};
+use orlop_model::{
+    Claim, Event, Key, Secret, StorageClass, Volume, VolumeAttachment, VolumeAttributesClass,
+    well_known::CLAIM_AS_SNAPSHOT_SOURCE,
+};
+use orlop_runtime::Cluster;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
     driver::{NAME, State},
-    fuse::Fuse,
-    world::{World, data},
+    fuse::{Fuse, Which},
+    world::{World, change, data},
 };
 
 /// More requests in an hour than this are too many for an object that can't be helped.
@@ -198,4 +202,149 @@ async fn a_class_that_is_mended_serves_its_claims_at_once() {
         "{:?}",
         begun.elapsed()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_tried_again_at_once_when_its_missing_annotation_or_another_class_comes() {
+    let key = |name: &str| format!("csi.storage.k8s.io/{name}");
+    let secret = json!({
+        key("provisioner-secret-name"): "${pvc.annotations['team/secret']}",
+        key("provisioner-secret-namespace"): "default",
+    });
+    for (claim, mend) in [
+        (
+            json!({"spec": {"storageClassName": "odd"}}),
+            json!({"metadata": {"annotations": {"team/secret": "s"}}}),
+        ),
+        (
+            json!({"spec": {"volumeAttributesClassName": "foreign"}}),
+            json!({"spec": {"volumeAttributesClassName": "own"}}),
+        ),
+    ] {
+        let mut world = World::new().await;
+        world.add_class("odd", json!({"parameters": secret})).await;
+        let meta = json!({"name": "s", "namespace": "default"});
+        world.create::<Secret>(json!({"metadata": meta})).await;
+        for (name, driver) in [("foreign", "other.io"), ("own", NAME)] {
+            let class =
+                json!({"metadata": {"name": name}, "driverName": driver, "parameters": {"a": "b"}});
+            world.create::<VolumeAttributesClass>(class).await;
+        }
+        world.start(Fuse::never());
+        world.add_claim_with(claim.clone()).await;
+        sleep(Duration::from_secs(30)).await;
+        assert_eq!(warnings(&world, "data").await.len(), 1, "{claim}");
+        let begun = Instant::now();
+        change(&world, mend).await;
+        world.until_settled().await;
+        assert!(begun.elapsed() < Duration::from_secs(2), "{claim}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attachment_that_can_not_be_is_told_what_stands_in_its_way_and_costs_little() {
+    for (node, volume, text) in [
+        ("n1", "nobody", "PersistentVolume nobody does not exist"),
+        (
+            "gone",
+            "",
+            "driver fake.csi.orlop.dev is not registered on node gone",
+        ),
+        (
+            "n1",
+            "foreign",
+            "PersistentVolume foreign is not one of driver fake.csi.orlop.dev",
+        ),
+    ] {
+        let mut world = World::new().await;
+        world.start(Fuse::never());
+        world.add_claim("fast").await;
+        world.until_settled().await;
+        let foreign = json!({
+            "metadata": {"name": "foreign"},
+            "spec": {
+                "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+                "csi": {"driver": "other.io", "volumeHandle": "h"},
+            },
+        });
+        let own = world.volume().await.expect("it is there").metadata.name;
+        world.create::<Volume>(foreign).await;
+        let volume = if volume.is_empty() {
+            own
+        } else {
+            volume.to_owned()
+        };
+        world
+            .create::<VolumeAttachment>(json!({
+                "metadata": {"name": "odd"},
+                "spec": {
+                    "attacher": NAME, "nodeName": node, "source": {"persistentVolumeName": volume},
+                },
+            }))
+            .await;
+        sleep(Duration::from_secs(30)).await;
+        let before = world.requests().len();
+        sleep(Duration::from_secs(3600)).await;
+        let spent = world.requests().len() - before;
+        assert!(spent <= FEW, "{text}: {spent} requests in an hour");
+        let key = Key::cluster("odd");
+        let odd = world.cluster.get::<VolumeAttachment>(&key).await;
+        let error = odd
+            .expect("it answers")
+            .and_then(|odd| odd.status.attach_error);
+        let message = error.expect("it is told").message;
+        assert!(message.starts_with(text), "{message}");
+        assert_eq!(world.fake.calls("ControllerPublishVolume"), 0);
+        world.delete::<VolumeAttachment>(&key).await;
+        sleep(Duration::from_secs(5)).await;
+        let odd = world.cluster.get::<VolumeAttachment>(&key).await;
+        assert_eq!(odd.expect("it answers"), None, "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_does_not_let_the_snapshot_controller_write_is_told_on_the_snapshot() {
+    let cases: [(Which, &str); 3] = [
+        (
+            |what| what.starts_with("PATCH") && what.ends_with("/volumesnapshots/cut"),
+            "SnapshotFinalizerError",
+        ),
+        (
+            |what| what.starts_with("PATCH") && what.ends_with("/volumesnapshots/cut/status"),
+            "SnapshotStatusUpdateFailed",
+        ),
+        (
+            // Held it may be, but not let go.
+            |what| what.starts_with("P") && what.ends_with("/persistentvolumeclaims/data"),
+            "ErrorPVCFinalizer",
+        ),
+    ];
+    for (refused, reason) in cases {
+        let mut world = crate::snapshots::running().await;
+        if reason == "ErrorPVCFinalizer" {
+            world.fake.state().cuts.unready = 3;
+            crate::snapshots::take(&world).await;
+            let held = |cluster: Cluster, _| async move {
+                let claim = cluster.get::<Claim>(&data()).await?;
+                let held = CLAIM_AS_SNAPSHOT_SOURCE;
+                Ok(claim.is_some_and(|claim| claim.metadata.has_finalizer(held)))
+            };
+            world.until("the claim is held", held).await;
+            world.refuse(Some(refused));
+        } else {
+            world.refuse(Some(refused));
+            crate::snapshots::take(&world).await;
+        }
+        sleep(Duration::from_secs(30)).await;
+        let before = world.requests().len();
+        sleep(Duration::from_secs(3600)).await;
+        let spent = world.requests().len() - before;
+        assert!(spent <= FEW, "{reason}: {spent} requests in an hour");
+        let told = world.events("cut").await;
+        let right = told.iter().filter(|(said, _)| said == reason);
+        assert_eq!(right.count(), 1, "{reason}: {told:#?}");
+        // Nothing is lost: it goes on as soon as it may.
+        world.refuse(None);
+        crate::snapshots::until_ready(&mut world).await;
+    }
 }

@@ -30,6 +30,9 @@ pub(crate) enum Half {
     After,
 }
 
+/// Chooses requests, such as `PATCH /api/v1/…`.
+pub(crate) type Which = fn(&str) -> bool;
+
 /// Blows at one call. From then on no call gets through: the process is as good as dead.
 #[derive(Clone)]
 pub(crate) struct Fuse(Arc<Inner>);
@@ -41,6 +44,8 @@ struct Inner {
     blown: AtomicBool,
     /// Requests to the API server and how they were answered.
     requests: Mutex<Vec<(String, u16)>>,
+    /// Which requests the API server says no to.
+    refused: Mutex<Option<Which>>,
     /// Numbers of the calls that are at the driver.
     away: Mutex<Vec<(CallSite, usize)>>,
 }
@@ -53,6 +58,7 @@ impl Fuse {
             seen: AtomicUsize::new(0),
             blown: AtomicBool::new(false),
             requests: Mutex::default(),
+            refused: Mutex::default(),
             away: Mutex::default(),
         }))
     }
@@ -65,6 +71,21 @@ impl Fuse {
     pub(crate) fn requests(&self) -> Vec<(String, u16)> {
         let requests = self.0.requests.lock();
         requests.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on these requests are not for the process to make.
+    pub(crate) fn refuse(&self, which: Option<Which>) {
+        *self
+            .0
+            .refused
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = which;
+    }
+
+    fn refuses(&self, what: &str) -> bool {
+        let refused = self.0.refused.lock();
+        let refused = *refused.unwrap_or_else(PoisonError::into_inner);
+        refused.is_some_and(|which| which(what))
     }
 
     pub(crate) fn is_blown(&self) -> bool {
@@ -130,7 +151,7 @@ impl Service<Request<Body>> for Fused {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let watch = request.uri().query().is_some_and(|q| q.contains("watch="));
         let (fuse, answer) = (self.fuse.clone(), self.inner.clone());
         Box::pin(async move {
@@ -140,6 +161,11 @@ impl Service<Request<Body>> for Fused {
             }
             let what = format!("{} {}", request.method(), request.uri().path());
             let number = fuse.enter().await;
+            if fuse.refuses(&what) {
+                // In a form that it takes from nobody.
+                let form = http::HeaderValue::from_static("text/plain");
+                request.headers_mut().insert("content-type", form);
+            }
             let answer = answer.call(request).await;
             if let Ok(answer) = &answer {
                 let requests = fuse.0.requests.lock();

@@ -66,16 +66,20 @@ async fn a_driver_that_takes_minutes_makes_one_volume() {
     assert_eq!(world.fake.state().volumes.len(), 1);
 }
 
+fn signed(name: &str) -> orlop_sidecars::provisioner::Identity {
+    orlop_sidecars::provisioner::Identity::of_driver(name, None)
+}
+
 /// external-provisioner#47: who deletes goes by the driver, not by the process that made it.
 #[tokio::test(start_paused = true)]
 async fn a_provisioner_with_another_identity_deletes_what_its_forerunner_made() {
     let mut world = World::new().await;
-    world.config.identity = "first".into();
+    world.config.identity = |_, _| signed("first");
     world.start(Fuse::never());
     world.add_claim("fast").await;
     world.until_settled().await;
     world.crash();
-    world.config.identity = "second".into();
+    world.config.identity = |_, _| signed("second");
     world.start(Fuse::never());
     world.delete::<Claim>(&data()).await;
     world.until_nothing_is_left().await;

@@ -9,6 +9,7 @@ mod cuts;
 mod driver;
 mod fuse;
 mod history;
+mod inherited;
 mod leading;
 mod lies;
 mod log;

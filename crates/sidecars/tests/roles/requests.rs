@@ -157,3 +157,49 @@ async fn a_snapshots_deletion_costs_five_requests_that_are_all_answered() {
         assert!(!missed, "{requests:#?}");
     }
 }
+
+/// When many volumes come off at once, those who look at them share lists.
+#[tokio::test(start_paused = true)]
+async fn many_detachments_at_once_cost_less_than_two_requests_each() {
+    const ALL: usize = 60;
+    let mut world = settled().await;
+    world.add_claim("fast").await;
+    world.until_settled().await;
+    let volume = world
+        .volume()
+        .await
+        .expect("there is a volume")
+        .metadata
+        .name;
+    for number in 0..ALL {
+        let node = format!("many-{number}");
+        world.add_node(&node, "a").await;
+        let body = serde_json::json!({
+            "metadata": {"name": format!("at-{node}")},
+            "spec": {"attacher": NAME, "nodeName": node, "source": {"persistentVolumeName": volume}},
+        });
+        world.create::<VolumeAttachment>(body).await;
+    }
+    let attached = |cluster: orlop_runtime::Cluster, _| async move {
+        let all = cluster.list::<VolumeAttachment>(None).await?;
+        Ok(all.iter().all(|one| one.status.attached))
+    };
+    world.until("all are attached", attached).await;
+    world.events("data").await;
+    let before = world.requests().len();
+    let gone = (0..ALL).map(|number| {
+        let (world, key) = (&world, Key::cluster(format!("at-many-{number}")));
+        async move { world.delete::<VolumeAttachment>(&key).await }
+    });
+    futures::future::join_all(gone).await;
+    until_gone::<VolumeAttachment>(&mut world).await;
+    world.events("data").await;
+    let (requests, missed) = since(&world, before);
+    let lists = requests
+        .iter()
+        .filter(|what| what.ends_with("/volumeattachments"));
+    assert!(lists.count() > 0, "{requests:#?}");
+    assert!(requests.len() < 2 * ALL, "{} requests", requests.len());
+    assert!(!missed, "{requests:#?}");
+    assert_eq!(world.fake.calls("ControllerUnpublishVolume"), ALL);
+}

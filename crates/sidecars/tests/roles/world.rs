@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     driver::{Fake, NAME},
-    fuse::{Fuse, Fused},
+    fuse::{Fuse, Fused, Which},
 };
 
 /// Longer than every backoff.
@@ -126,6 +126,13 @@ impl World {
         sidecars
             .map(|(_, fuse)| fuse.requests())
             .unwrap_or_default()
+    }
+
+    /// The API server says no to these requests of the sidecars.
+    pub(crate) fn refuse(&self, which: Option<Which>) {
+        if let Some((_, fuse)) = &self.sidecars {
+            fuse.refuse(which);
+        }
     }
 
     /// The same of binder and protection.
@@ -412,6 +419,13 @@ impl World {
             .map(|e| (e.reason, e.message))
             .collect()
     }
+}
+
+/// Changes the claim `data`.
+pub(crate) async fn change(world: &World, body: Value) {
+    let patch = orlop_runtime::Patch::Merge(body);
+    let changed = world.cluster.patch::<Claim>(&data(), &patch).await;
+    changed.unwrap_or_else(|e| panic!("{}", e.chain()));
 }
 
 pub(crate) fn data() -> Key {

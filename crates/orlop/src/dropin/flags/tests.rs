@@ -147,3 +147,18 @@ fn help_names_every_flag_with_its_default() {
     assert!(pflag.contains("    --timeout duration  "), "{pflag}");
     assert!(pflag.contains("      -v int  "), "{pflag}");
 }
+
+#[test]
+fn labels_are_pairs_or_the_command_line_is_wrong() {
+    for right in ["", "a:b", "a:b,c:d"] {
+        assert_eq!(
+            read(Kind::Labels, right),
+            Ok(Value::Text(right.to_owned())),
+            "{right}"
+        );
+    }
+    for (wrong, item) in [("a", "a"), ("a:b,", ""), ("a:b:c", "a:b:c")] {
+        let said = format!("malformed item in list of labels: {item}");
+        assert_eq!(read(Kind::Labels, wrong), Err(said), "{wrong}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::Gate;
 use crate::dropin::flags::{Flag, Kind, Support};
-use Kind::{Bool, Duration, Float, Gates, Int, Text};
+use Kind::{Bool, Duration, Float, Gates, Int, Labels, Text};
 
 pub(super) const fn flag(
     name: &'static str,
@@ -181,7 +181,7 @@ pub(super) const SIDECAR: &[Flag] = &[
     CSI_ADDRESS,
     done(
         "leader-election-labels",
-        Text,
+        Labels,
         "",
         "Labels for the lease, as key:value,key:value.",
     ),

@@ -1,5 +1,6 @@
 use super::super::{
     flags::{Dialect, parse},
+    parts::Part,
     programs::{ALL, Role, called, of},
 };
 use super::*;
@@ -73,7 +74,6 @@ fn an_election_that_no_leader_could_keep_is_refused() {
         ("-leader-election-lease-duration=10s", "leaseDuration"),
         ("-leader-election-renew-deadline=6s", "renewDeadline"),
         ("-leader-election-retry-period=0", "retryPeriod must"),
-        ("-leader-election-labels=a", "no label"),
     ] {
         let error = common(&format!("-leader-election {line}"))
             .map(|_| ())
@@ -192,4 +192,71 @@ fn nothing_can_be_done_by_no_workers() {
         workers,
         Err("option -worker-threads must be greater than zero".to_owned())
     );
+}
+
+#[test]
+fn a_path_for_metrics_is_one_and_not_healths() {
+    let path = |path: &str| {
+        let line = format!("-http-endpoint=:1 -metrics-path={path}");
+        let served = common(&line).map(|c| c.served.map(|s| s.metrics_path));
+        served.map(Option::unwrap_or_default)
+    };
+    assert_eq!(path("/mine"), Ok("/mine".to_owned()));
+    for wrong in [
+        "metrics",
+        "/healthz",
+        "/healthz/leader-election",
+        "/{x",
+        "/:x",
+        "/*",
+    ] {
+        let said = path(wrong).expect_err(wrong);
+        assert!(said.starts_with("--metrics-path="), "{said}");
+    }
+}
+
+#[test]
+fn what_would_never_wait_is_refused() {
+    for (program, line) in [
+        ("csi-attacher", "-retry-interval-start=0"),
+        ("csi-attacher", "-retry-interval-max=-5s"),
+        ("csi-attacher", "-timeout=0"),
+        ("csi-attacher", "-max-entries=-1"),
+        ("csi-provisioner", "--timeout=-1s"),
+        ("csi-provisioner", "--volume-name-uuid-length=0"),
+        ("csi-provisioner", "--volume-name-prefix=My_Volumes"),
+        ("csi-snapshotter", "-snapshot-name-uuid-length=0"),
+        ("csi-snapshotter", "-groupsnapshot-name-uuid-length=0"),
+        ("csi-resizer", "-retry-interval-start=0s"),
+        ("snapshot-controller", "-retry-interval-max=0"),
+        (
+            "csi-external-health-monitor-controller",
+            "-monitor-interval=0",
+        ),
+        (
+            "csi-external-health-monitor-controller",
+            "-list-volumes-interval=0",
+        ),
+    ] {
+        let given = given(program, line);
+        let (metrics, retries) = (orlop_runtime::Metrics::default(), Default::default());
+        let part = Part::read(&view(program, &given), &metrics, &retries);
+        let said = part.err().unwrap_or_else(|| panic!("{program} {line}"));
+        let flag = line.split('=').next().unwrap_or_default();
+        let flag = flag.trim_start_matches('-');
+        assert!(said.contains(flag), "{line}: {said}");
+    }
+}
+
+#[test]
+fn the_environments_kubeconfig_wins_over_the_flag_of_csi_provisioner_alone() {
+    let of = |program: &str, line: &str, environment: &str| {
+        let given = given(program, line);
+        let environment = Some(environment.to_owned()).filter(|path| !path.is_empty());
+        kubeconfig(&view(program, &given), environment).unwrap_or_default()
+    };
+    assert_eq!(of("csi-provisioner", "--kubeconfig=/a", "/b"), "/b");
+    assert_eq!(of("csi-provisioner", "--kubeconfig=/a", ""), "/a");
+    assert_eq!(of("csi-attacher", "-kubeconfig=/a", "/b"), "/a");
+    assert_eq!(of("csi-attacher", "", "/b"), "");
 }

@@ -56,6 +56,7 @@ fn says(
         handling,
         attachment,
         volume,
+        of_plugin: false,
         node_id,
         astray: false,
     };
@@ -154,6 +155,7 @@ fn what_the_drivers_list_misses_is_attached_again_but_never_detached() {
             handling: Handling::ByTheDriver,
             attachment,
             volume: Some(&volume),
+            of_plugin: false,
             node_id: Some("i1"),
             astray: true,
         };
@@ -181,6 +183,7 @@ fn a_pods_own_volume_is_attached_without_a_volume_object() {
             handling: Handling::ByTheDriver,
             attachment,
             volume: None,
+            of_plugin: false,
             node_id: Some("i1"),
             astray: false,
         };

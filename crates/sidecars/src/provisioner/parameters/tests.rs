@@ -109,7 +109,7 @@ fn templates_speak_of_the_claim_and_the_volume() {
         ("${pvc.uid}", "x"),
         ("${pvc.name", "x"),
         ("ok", "${pvc.name}"),
-        ("${pvc.annotations['none']}", "x"),
+        ("ok", "${pvc.annotations['team']}"),
     ] {
         let refused = with(name, namespace);
         assert!(
@@ -125,4 +125,47 @@ fn templates_speak_of_the_claim_and_the_volume() {
         with("ok", "a.b"),
         Err(ParameterError::NotAName { .. })
     ));
+}
+
+#[test]
+fn an_annotation_that_is_not_there_is_named() {
+    let given = [
+        ("provisioner-secret-name", "${pvc.annotations['team/key']}"),
+        ("provisioner-secret-namespace", "default"),
+    ];
+    let given = given.map(|(key, value)| {
+        let key = format!("{CSI_PARAMETER_PREFIX}{key}");
+        (key, value.to_owned())
+    });
+    let parameters = Parameters::parse(&given.into()).expect("they are whole");
+    let (mut annotations, claim) = (BTreeMap::new(), Key::namespaced("ns", "c"));
+    let secret = |annotations: &BTreeMap<String, String>| {
+        let subject = Subject {
+            volume_name: "pv",
+            claim: &claim,
+            annotations: Some(annotations),
+        };
+        let found = parameters.secret(Purpose::Provision, &subject);
+        found.map_err(|error| error.to_string())
+    };
+    let said = secret(&annotations).expect_err("it is not there");
+    assert!(said.contains("annotation \"team/key\""), "{said}");
+    annotations.insert("team/key".to_owned(), "s".to_owned());
+    let found = secret(&annotations).map(|found| found.map(|found| found.name));
+    assert_eq!(found, Ok(Some("s".to_owned())));
+}
+
+#[test]
+fn names_are_what_the_api_server_takes_for_such() {
+    let long = "a".repeat(100);
+    for right in ["a", "a.b-c.1", &long, "0"] {
+        assert!(is_subdomain(right), "{right}");
+    }
+    let (foreign, too_long) = ("é".repeat(40), "a".repeat(254));
+    for wrong in [
+        "", "A", "a..b", "-a", "a-", ".a", "a_b", &foreign, &too_long,
+    ] {
+        assert!(!is_subdomain(wrong), "{wrong}");
+    }
+    assert!(is_label("a-1") && !is_label("a.b") && !is_label(&long));
 }

@@ -57,6 +57,7 @@ fn step_at(
         deployment,
         place,
         volume,
+        of_plugin: false,
         attached,
     };
     match decide(&view) {
@@ -112,14 +113,41 @@ fn somebody_elses_volume_is_left_alone() {
         v.spec.csi.as_mut().expect("it has one").driver = "other".into();
     });
     assert_eq!(step(&other, false), "leave");
-    let by_hand = changed(released(), |v| v.metadata.annotations.clear());
-    assert_eq!(step(&by_hand, false), "leave");
     let no_source = changed(released(), |v| v.spec.csi = None);
     assert_eq!(step(&no_source, false), "leave");
-    let migrated = changed(released(), |v| {
-        v.metadata.annotations = BTreeMap::from([(MIGRATED_TO.to_owned(), DRIVER.to_owned())]);
+    let of_another = |v: &mut Volume| {
+        let by = v.metadata.annotations.get_mut(PROVISIONED_BY);
+        *by.expect("it has one") = "kubernetes.io/old".to_owned();
+    };
+    for volume in [released(), unguarded(bound())] {
+        assert_eq!(step(&changed(volume, of_another), false), "leave");
+    }
+    let migrated = changed(changed(released(), of_another), |v| {
+        let to = (MIGRATED_TO.to_owned(), DRIVER.to_owned());
+        v.metadata.annotations.extend([to]);
     });
     assert_eq!(step(&migrated, false), "delete");
+}
+
+#[test]
+fn a_volume_that_was_written_by_hand_goes_as_its_policy_says() {
+    let by_hand = |volume| changed(volume, |v: &mut Volume| v.metadata.annotations.clear());
+    assert_eq!(step(&by_hand(unguarded(bound())), false), "guard");
+    assert_eq!(step(&by_hand(released()), false), "delete");
+    assert_eq!(step(&by_hand(deleted(released())), false), "delete");
+    let kept = by_hand(volume(VolumePhase::Released, ReclaimPolicy::Retain));
+    assert_eq!(step(&kept, false), "unguard");
+    // One of a plugin whose place the driver took is another's until the binder says otherwise.
+    let (volume, place) = (by_hand(released()), BTreeMap::new());
+    let view = View {
+        driver: DRIVER,
+        deployment: &Deployment::Central,
+        place: &place,
+        volume: &volume,
+        of_plugin: true,
+        attached: false,
+    };
+    assert_eq!(decide(&view), Step::Leave);
 }
 
 #[test]

@@ -210,10 +210,8 @@ fn attributes_are_asked_for_with_the_volume() {
     let refused = ask(&gold, &modify)
         .expect_err("it is another's")
         .to_string();
-    assert_eq!(
-        refused,
-        "VAC gold referenced in PVC is for driver other which does not match driver name d"
-    );
+    let text = "VAC gold referenced in PVC is for driver other which does not match driver name d";
+    assert!(refused.starts_with(text), "{refused}");
 }
 
 #[test]

@@ -111,7 +111,8 @@ where
     }
     let Some(class) = (view.class)(name) else {
         return match begun {
-            Some((ModifyStatus::Pending, _)) => Step::Leave,
+            // It was told, unless another one is asked for now.
+            Some((ModifyStatus::Pending, target)) if target == name => Step::Leave,
             _ => Step::Wait { class: name },
         };
     };

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use orlop_model::{
-    Claim, ClaimPhase, ResizeStatus, Volume, volume::CsiSource, well_known::PRE_RESIZE_CAPACITY,
+    Claim, ClaimPhase, ResizeStatus, Volume,
+    volume::CsiSource,
+    well_known::{PRE_RESIZE_CAPACITY, STORAGE_RESIZER},
 };
 
 use crate::resizer::setbacks::{Setback, Verdict};
@@ -32,7 +34,10 @@ pub(super) struct View<'a> {
     pub(super) driver: &'a str,
     pub(super) ability: Ability,
     pub(super) claim: &'a Claim,
+    /// In the driver's words.
     pub(super) volume: Option<&'a Volume>,
+    /// Whether it is one of a plugin whose place the driver took.
+    pub(super) of_plugin: bool,
     pub(super) setback: Option<Setback<i64>>,
 }
 
@@ -56,6 +61,8 @@ pub(super) struct Goal<'a> {
     pub(super) csi: &'a CsiSource,
     pub(super) bytes: i64,
     pub(super) intent: Intent,
+    /// Whether it is one of a plugin whose place the driver took.
+    pub(super) of_plugin: bool,
 }
 
 /// Whether the goal stands on the claim.
@@ -100,6 +107,7 @@ pub(super) fn decide<'a>(view: &View<'a>) -> Step<'a> {
             csi,
             bytes,
             intent,
+            of_plugin: view.of_plugin,
         }),
     }
 }
@@ -114,7 +122,10 @@ fn ours<'a>(view: &View<'a>) -> Option<(&'a Volume, &'a CsiSource)> {
         && claim.spec.volume_name == volume.metadata.name
         && owner.namespace == claim.metadata.namespace
         && owner.uid == claim.metadata.uid;
-    (bound && csi.driver == view.driver).then_some((volume, csi))
+    // A plugin's volume grows by whom the control plane has named: the plugin, or the driver.
+    let named = claim.metadata.annotation(STORAGE_RESIZER) == Some(view.driver);
+    let may = !view.of_plugin || named;
+    (bound && may && csi.driver == view.driver).then_some((volume, csi))
 }
 
 /// The size to go for; `None` if there is nothing to do. What was begun comes first, unless

@@ -40,7 +40,7 @@ fn the_class_is_the_named_one_or_the_only_default_of_the_volumes_driver() {
     assert!(error.starts_with("GetSnapshotClassFailed: "), "{error}");
     let error = chosen(None, &all[2..]).unwrap_err();
     assert!(
-        error.ends_with("cannot find default snapshot class"),
+        error.ends_with("cannot find default snapshot class; mark one of driver ours, or name one"),
         "{error}"
     );
     assert!(
@@ -49,7 +49,7 @@ fn the_class_is_the_named_one_or_the_only_default_of_the_volumes_driver() {
     );
     let error = chosen(None, &[all[1], class("too", "ours", true)]).unwrap_err();
     assert!(
-        error.ends_with("2 default snapshot classes were found"),
+        error.ends_with("2 default snapshot classes were found: best, too; keep one, or name one"),
         "{error}"
     );
 }

@@ -110,6 +110,7 @@ fn a_change_that_may_be_under_way_is_finished_before_another_begins() {
         (None, silver, progress, "repeat gold"),
         (Some("iron"), None, None, "wait for iron"),
         (Some("iron"), None, Some(("Pending", "iron")), "nothing"),
+        (Some("tin"), None, Some(("Pending", "iron")), "wait for tin"),
         (gold, None, Some(("Pending", "gold")), "record gold"),
         (silver, silver, Some(("Pending", "iron")), "cancel"),
         (None, silver, Some(("Infeasible", "gold")), "cancel"),

@@ -54,6 +54,7 @@ fn decided(
         ability,
         claim,
         volume: Some(volume),
+        of_plugin: false,
         setback,
     });
     match step {
@@ -184,6 +185,7 @@ fn only_our_own_bound_volumes_grow() {
             ability: Ability::Controller,
             claim,
             volume,
+            of_plugin: false,
             setback: None,
         });
         step == Step::Leave
@@ -203,4 +205,28 @@ fn only_our_own_bound_volumes_grow() {
     let mut free = volume(1);
     free.spec.claim_ref = None;
     assert!(leave(&growing, Some(&free), "d"));
+}
+
+#[test]
+fn a_plugins_volume_grows_only_by_the_driver_that_was_named_for_it() {
+    let mut growing = claim(2, 1, None, None);
+    let volume = volume(1);
+    let step = |claim: &Claim| {
+        let step = decide(&View {
+            driver: "d",
+            ability: Ability::Controller,
+            claim,
+            volume: Some(&volume),
+            of_plugin: true,
+            setback: None,
+        });
+        matches!(step, Step::Grow(goal) if goal.of_plugin)
+    };
+    assert!(!step(&growing));
+    let annotations = &mut growing.metadata.annotations;
+    annotations.insert(STORAGE_RESIZER.into(), "kubernetes.io/old".into());
+    assert!(!step(&growing));
+    let annotations = &mut growing.metadata.annotations;
+    annotations.insert(STORAGE_RESIZER.into(), "d".into());
+    assert!(step(&growing));
 }
