@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use orlop_model::{
-    CsiDriver, CsiNode, CsiStorageCapacity, Node, Pod, StorageClass, Volume, matching,
+    CsiDriver, CsiNode, CsiStorageCapacity, Node, Pod, Quantity, StorageClass, Volume, matching,
 };
 
 use crate::{
@@ -171,7 +171,7 @@ impl<'n> News<'n> {
             let most = c.maximum_volume_size.as_ref().or(c.capacity.as_ref())?;
             Some(most.value())
         };
-        let left = |c: &CsiStorageCapacity| c.capacity.as_ref().map(|left| left.value());
+        let left = |c: &CsiStorageCapacity| c.capacity.as_ref().map(Quantity::value);
         let helps = old.is_none_or(|old| {
             held || most(new) > most(old)
                 || left(new) > left(old)
@@ -212,8 +212,10 @@ impl<'n> News<'n> {
         match (self, reason) {
             // What one pod may use alone is taken wherever it would go.
             (Self::NodeCame, reason) => *reason != R::ClaimInUse,
-            (Self::NodeChanged { state, .. }, R::NotReady | R::Unschedulable | R::Taint) => *state,
-            (Self::NodeChanged { state, .. }, R::Pods | R::Resource(_)) => *state,
+            (
+                Self::NodeChanged { state, .. },
+                R::NotReady | R::Unschedulable | R::Taint | R::Pods | R::Resource(_),
+            ) => *state,
             (
                 Self::NodeChanged { labels, .. },
                 R::Affinity | R::VolumeAffinity | R::Zone | R::NoVolume | R::NoSpace,
@@ -222,14 +224,13 @@ impl<'n> News<'n> {
             (Self::Drivers(drivers), R::VolumeCount) => drivers
                 .iter()
                 .any(|driver| refused.drivers.contains(*driver)),
-            (Self::FreeVolume(class), R::NoVolume | R::NoSpace | R::NoDriver(_)) => {
-                refused.classes.contains(*class)
+            (Self::FreeVolume(class), R::NoVolume | R::NoSpace | R::NoDriver(_))
+            | (Self::Class(class), R::NoVolume)
+            | (Self::Room(class), R::NoSpace) => refused.classes.contains(*class),
+            (Self::Eased(driver), R::NoSpace) | (Self::Detached(driver), R::VolumeCount) => {
+                refused.drivers.contains(*driver)
             }
-            (Self::Class(class), R::NoVolume) => refused.classes.contains(*class),
-            (Self::Room(class), R::NoSpace) => refused.classes.contains(*class),
-            (Self::Eased(driver), R::NoSpace) => refused.drivers.contains(*driver),
             (Self::Eased(driver), R::NoDriver(name)) => driver == name,
-            (Self::Detached(driver), R::VolumeCount) => refused.drivers.contains(*driver),
             (Self::Left { .. }, R::Pods | R::Resource(_)) => true,
             (Self::Left { pod, .. }, R::DiskConflict) => restrictions::conflict(&refused.pod, pod),
             (Self::Left { pod, .. }, R::ClaimInUse) => shares_claim(&refused.pod, pod),
