@@ -12,12 +12,17 @@ use crate::{in_guest, server};
 
 /// Threads of ours that wait where no signal reaches them, and for what: the kernel's own words.
 pub(crate) fn stuck() -> Vec<String> {
+    waiting(&["orlop"])
+}
+
+/// The same of programs, and of the kernel's own threads, with these names.
+pub(crate) fn waiting(names: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
         // The name that it was started by, which one has that is ending, too. Not its words: there may be an
         // "orlop" in the path of this very program.
         let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-        if !name.starts_with("orlop") {
+        if !names.iter().any(|known| name.starts_with(known)) {
             continue;
         }
         let words = fs::read(process.path().join("cmdline")).unwrap_or_default();
@@ -33,7 +38,7 @@ pub(crate) fn stuck() -> Vec<String> {
             if state.is_some_and(|state| state.trim_start().starts_with('D')) {
                 let number = thread.file_name();
                 let number = number.to_string_lossy();
-                found.push(format!("{number} {words}\n{}", read("stack")));
+                found.push(format!("{name}{number} {words}\n{}", read("stack")));
             }
         }
     }

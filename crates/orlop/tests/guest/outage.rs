@@ -11,7 +11,7 @@ use orlop_csi::proto::{Volume, VolumeCondition};
 use tonic::Status;
 
 use crate::client::{Driver, On, nfs_mounts};
-use crate::dead_server::stuck;
+use crate::dead_server::{stuck, waiting};
 use crate::{in_guest, server};
 
 const ON: On<'static> = On {
@@ -62,7 +62,8 @@ async fn insist<T>(
                 Err(status) => assert!(
                     begin.elapsed() < PATIENCE,
                     "{what}: {status}; {}",
-                    stuck().join("\n")
+                    // The server may be what hangs: to stop it waits for its threads.
+                    waiting(&["orlop", "rpc.nfsd", "nfsd", "kworker"]).join("\n")
                 ),
             }
             refused += 1;
@@ -136,9 +137,12 @@ async fn every_call_survives_a_server_that_goes_for_a_minute() {
     let many = usize::MAX;
     let outage = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
+        let begin = Instant::now();
         tokio::task::spawn_blocking(server::stop).await.unwrap();
+        eprintln!("the server took {:?} to stop", begin.elapsed());
         tokio::time::sleep(AWAY).await;
         tokio::task::spawn_blocking(server::start).await.unwrap();
+        eprintln!("the server is back after {:?}", begin.elapsed());
         server.0.store(true, Ordering::Relaxed);
     };
     let making = async {
