@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use orlop_csi::{Deadlines, Driver, DriverInfo, client::ControllerCapability as Can, proto as csi};
-use orlop_model::{Claim, Volume, VolumeSnapshotContent};
+use orlop_model::{Claim, Kind, Volume, VolumeGroupSnapshotContent, VolumeSnapshotContent};
 use orlop_runtime::Cluster;
 use orlop_sidecars::{
     leaks::{Leaks, Twice, View, compare},
@@ -100,12 +100,8 @@ async fn look(args: Leaky) -> Result<(DriverInfo, Leaks, Told)> {
         snapshots(&driver, &info).await?,
     );
     let owners: Vec<Volume> = cluster.list(None).await?;
-    let contents = match cluster.list::<VolumeSnapshotContent>(None).await {
-        Ok(contents) => contents,
-        // Where snapshots are not installed nobody owns any.
-        Err(error) if error.is_not_found() => Vec::new(),
-        Err(error) => return Err(error.into()),
-    };
+    let contents: Vec<VolumeSnapshotContent> = if_installed(&cluster).await?;
+    let groups: Vec<VolumeGroupSnapshotContent> = if_installed(&cluster).await?;
     let claims: Vec<Claim> = cluster.list(None).await?;
     let twice = |before: Option<BTreeSet<String>>, after: Option<BTreeSet<String>>| {
         let (before, after) = before.zip(after)?;
@@ -120,10 +116,19 @@ async fn look(args: Leaky) -> Result<(DriverInfo, Leaks, Told)> {
         snapshots: twice(snapshots, self::snapshots(&driver, &info).await?),
         owners: &owners,
         contents: &contents,
+        groups: &groups,
         claims: &claims,
     };
     let leaks = compare(&view);
     Ok(((*info).clone(), leaks, volumes.unwrap_or_default()))
+}
+
+/// Where a kind is not installed nobody owns anything by it.
+async fn if_installed<K: Kind>(cluster: &Cluster) -> Result<Vec<K>> {
+    match cluster.list(None).await {
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        listed => Ok(listed?),
+    }
 }
 
 fn ids(told: &Told) -> BTreeSet<String> {
@@ -191,7 +196,7 @@ fn text(info: &DriverInfo, leaks: &Leaks, told: &Told) -> String {
         pairs(&leaks.owners_without_volume),
     );
     part(
-        "snapshots that no VolumeSnapshotContent names",
+        "snapshots that no VolumeSnapshotContent and no VolumeGroupSnapshotContent names",
         leaks.snapshots_without_owner.clone(),
     );
     part(

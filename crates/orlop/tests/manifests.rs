@@ -18,7 +18,10 @@ fn the_manifests_apply_and_their_flags_are_known() {
     let path = |name: &str| deploy.join(name).display().to_string();
     let mut programs = 0;
     for manifests in [
+        "crds",
         "rbac/controller.yaml",
+        "rbac/snapshot-controller.yaml",
+        "snapshots/snapshot-controller.yaml",
         "driver",
         "local",
         "local-static",
@@ -30,16 +33,18 @@ fn the_manifests_apply_and_their_flags_are_known() {
         machine.kubectl(&["apply", "-f", &manifests]);
         let objects = machine.kubectl(&["get", "-f", &manifests, "-o", "json"]);
         let objects: Value = serde_json::from_str(&objects).unwrap();
-        for object in objects["items"].as_array().unwrap() {
+        // Of a single object there is no list.
+        let alone = std::slice::from_ref(&objects);
+        for object in objects["items"].as_array().map_or(alone, Vec::as_slice) {
             let containers = &object["spec"]["template"]["spec"]["containers"];
             for container in containers.as_array().into_iter().flatten() {
                 programs += usize::from(is_understood(container));
             }
         }
     }
-    // Two of the driver's, three of the local one's, two for local disks,
+    // The snapshot controller, two of the driver's, three of the local one's, two for local disks,
     // and four of the NFS driver's.
-    assert_eq!(programs, 11);
+    assert_eq!(programs, 12);
 }
 
 /// Asserts that our binary takes a container's arguments; says whether it is ours.

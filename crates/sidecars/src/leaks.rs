@@ -4,7 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use orlop_model::{Claim, Volume, VolumeSnapshotContent, well_known::PROVISIONING};
+use orlop_model::{
+    Claim, Volume, VolumeGroupSnapshotContent, VolumeSnapshotContent, well_known::PROVISIONING,
+};
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,7 +15,7 @@ pub struct Leaks {
     pub volumes_without_owner: Vec<String>,
     /// PersistentVolumes, and the ids they name, that the driver does not have.
     pub owners_without_volume: Vec<(String, String)>,
-    /// Ids of the driver's snapshots that no VolumeSnapshotContent names.
+    /// Ids of the driver's snapshots that no content names, neither one's own nor a group's.
     pub snapshots_without_owner: Vec<String>,
     /// VolumeSnapshotContents, and the ids they name, that the driver does not have.
     pub owners_without_snapshot: Vec<(String, String)>,
@@ -67,6 +69,8 @@ pub struct View<'a> {
     pub owners: &'a [Volume],
     /// All VolumeSnapshotContents, those of other drivers too.
     pub contents: &'a [VolumeSnapshotContent],
+    /// All VolumeGroupSnapshotContents, those of other drivers too.
+    pub groups: &'a [VolumeGroupSnapshotContent],
     /// All claims.
     pub claims: &'a [Claim],
 }
@@ -96,7 +100,12 @@ pub fn compare(view: &View<'_>) -> Leaks {
             .filter(|content| content.spec.driver == view.driver)
             .filter_map(|content| Some((content.metadata.name.as_str(), handle(content)?)))
             .collect();
-        (leaks.snapshots_without_owner, leaks.owners_without_snapshot) = apart(snapshots, &owners);
+        let (mut orphans, bereft) = apart(snapshots, &owners);
+        // A member whose own content is gone is still the group's, and goes with it.
+        let groups = view.groups.iter().filter(|g| g.spec.driver == view.driver);
+        let members: BTreeSet<&str> = groups.flat_map(members).collect();
+        orphans.retain(|id| !members.contains(id.as_str()));
+        (leaks.snapshots_without_owner, leaks.owners_without_snapshot) = (orphans, bereft);
     }
     let busy = view.claims.iter().filter(|claim| {
         claim.provisioner() == Some(view.driver)
@@ -113,6 +122,13 @@ fn handle(content: &VolumeSnapshotContent) -> Option<&str> {
         .as_ref()
         .and_then(|status| status.snapshot_handle.as_deref());
     made.or(content.spec.source.snapshot_handle.as_deref())
+}
+
+/// The ids of a group's snapshots: those that were made for it, and those that it was made for.
+fn members(group: &VolumeGroupSnapshotContent) -> impl Iterator<Item = &str> {
+    let made = group.members().iter().map(|m| m.snapshot_handle.as_str());
+    let given = group.spec.source.group_snapshot_handles.iter();
+    made.chain(given.flat_map(|g| g.volume_snapshot_handles.iter().map(String::as_str)))
 }
 
 /// What nobody owns, and who owns what is not there.
@@ -240,6 +256,41 @@ mod tests {
             leaks.owners_without_snapshot,
             [("lost".to_owned(), "3".to_owned())]
         );
+    }
+
+    fn group(driver: &str, made: &[&str], given: &[&str]) -> VolumeGroupSnapshotContent {
+        let made: Vec<_> = made
+            .iter()
+            .map(|id| serde_json::json!({"volumeHandle": "v", "snapshotHandle": id}))
+            .collect();
+        read(&serde_json::json!({
+            "metadata": {"name": "g"},
+            "spec": {
+                "driver": driver, "deletionPolicy": "Delete",
+                "source": {"groupSnapshotHandles": {
+                    "volumeGroupSnapshotHandle": "g", "volumeSnapshotHandles": given,
+                }},
+                "volumeGroupSnapshotRef": {"name": "g", "namespace": "default"},
+            },
+            "status": {"volumeSnapshotInfoList": made},
+        }))
+    }
+
+    #[test]
+    fn snapshots_of_a_group_are_the_groups_when_their_own_contents_are_gone() {
+        let groups = [
+            group("d", &["1"], &[]),
+            group("d", &[], &["2"]),
+            group("other", &["3"], &[]),
+        ];
+        let leaks = compare(&View {
+            driver: "d",
+            snapshots: still(&["1", "2", "3"]),
+            groups: &groups,
+            ..View::default()
+        });
+        assert_eq!(leaks.snapshots_without_owner, ["3"]);
+        assert!(leaks.owners_without_snapshot.is_empty());
     }
 
     #[test]
