@@ -272,7 +272,7 @@ impl Attributes {
             "modifyVolumeStatus": null,
             "conditions": [resize::gone(MODIFYING), resize::gone(MODIFY_ERROR)],
         });
-        let Some(claim) = self.write(claim, status).await? else {
+        let Some(claim) = self.write_outcome(claim, status).await? else {
             return Ok(AGAIN);
         };
         self.setbacks.forget(&claim.key());
@@ -313,7 +313,7 @@ impl Attributes {
         let news = self.setbacks.remember(claim, name, verdict, wait, &why);
         if news {
             let status = json!({"conditions": [self.error(code, &why)]});
-            if self.write(claim, status).await?.is_none() {
+            if self.write_outcome(claim, status).await?.is_none() {
                 self.setbacks.forget(&claim.key());
             }
         }
@@ -351,7 +351,7 @@ impl Attributes {
                 },
                 "conditions": [self.error(code, why)],
             });
-            if self.write(claim, status).await?.is_none() {
+            if self.write_outcome(claim, status).await?.is_none() {
                 self.setbacks.forget(&claim.key());
                 return Ok(AGAIN);
             }
@@ -364,10 +364,29 @@ impl Attributes {
         resize::holds(MODIFY_ERROR, code, &message, self.clock.now_seconds())
     }
 
+    /// Writes what a call has led to; `None` if something has become of the change meanwhile.
+    async fn write_outcome(&self, claim: &Claim, status: Value) -> Result<Option<Claim>, ApiError> {
+        let stands = |now: &Claim| is_at_the_same_point(claim, now);
+        let body = json!({"status": status});
+        self.desk.write_outcome(claim, &body, stands).await
+    }
+
     /// Writes on the very version of the claim that was looked at; `None` if it has changed.
     async fn write(&self, claim: &Claim, status: Value) -> Result<Option<Claim>, ApiError> {
         self.desk.write(claim, json!({"status": status})).await
     }
+}
+
+/// Whether nothing has become of a change of attributes since the claim was looked at.
+fn is_at_the_same_point(seen: &Claim, now: &Claim) -> bool {
+    fn point(claim: &Claim) -> impl PartialEq {
+        (
+            claim.spec.volume_name.clone(),
+            claim.status.current_volume_attributes_class_name.clone(),
+            claim.status.modify_volume_status.clone(),
+        )
+    }
+    point(seen) == point(now)
 }
 
 /// Whose waits these are, among the resizer's.

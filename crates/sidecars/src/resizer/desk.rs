@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use super::look_again;
 
+/// More writes of others in a row than this are not bad luck: the turn ends.
+const TRIES: usize = 8;
+
 /// What it takes to do so.
 #[derive(Clone)]
 pub(super) struct Desk {
@@ -42,6 +45,31 @@ impl Desk {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Writes what a call has led to; `None` if the claim is no longer as it was when the call
+    /// was made. What others write meanwhile on other parts of the claim is no reason to make
+    /// the call once more: as long as `stands` finds what it was made for, its outcome is
+    /// written on the newer version.
+    pub(super) async fn write_outcome(
+        &self,
+        claim: &Claim,
+        body: &Value,
+        stands: impl Fn(&Claim) -> bool,
+    ) -> Result<Option<Claim>, ApiError> {
+        let mut seen = claim.clone();
+        for _ in 0..TRIES {
+            if let Some(written) = self.write(&seen, body.clone()).await? {
+                return Ok(Some(written));
+            }
+            match self.claims.get(&claim.key()) {
+                Some(now) if now.metadata.uid == claim.metadata.uid && stands(&now) => {
+                    seen = (*now).clone();
+                }
+                _ => return Ok(None),
+            }
+        }
+        Ok(None)
     }
 
     /// Tells whoever looks at the claim.

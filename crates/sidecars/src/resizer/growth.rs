@@ -269,7 +269,8 @@ impl Growth {
             })
         };
         let asked_again = claim.resize_status() == Some(ResizeStatus::NodeResizeInfeasible);
-        let Some(claim) = self.desk.write(claim, body).await? else {
+        let stands = |now: &Claim| is_at_the_same_point(claim, now);
+        let Some(claim) = self.desk.write_outcome(claim, &body, stands).await? else {
             return Ok(AGAIN);
         };
         if grown.on_node {
@@ -349,12 +350,10 @@ impl Growth {
                 status["allocatedResourceStatuses"] =
                     json!({"storage": ResizeStatus::ControllerResizeInfeasible});
             }
-            if self
-                .desk
-                .write(claim, json!({"status": status}))
-                .await?
-                .is_none()
-            {
+            let body = json!({"status": status});
+            let stands = |now: &Claim| is_at_the_same_point(claim, now);
+            let told = self.desk.write_outcome(claim, &body, stands).await?;
+            if told.is_none() {
                 // It is asked again, and then told.
                 self.setbacks.forget(&claim.key());
             }
@@ -377,6 +376,19 @@ impl Growth {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether nothing has become of a claim's growth since it was looked at.
+fn is_at_the_same_point(seen: &Claim, now: &Claim) -> bool {
+    fn point(claim: &Claim) -> impl PartialEq {
+        (
+            claim.spec.volume_name.clone(),
+            claim.capacity_bytes(),
+            claim.allocated_bytes(),
+            claim.resize_status(),
+        )
+    }
+    point(seen) == point(now)
 }
 
 /// Whose waits these are, among the resizer's.

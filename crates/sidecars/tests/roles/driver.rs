@@ -81,7 +81,7 @@ pub(crate) struct State {
     pub(crate) room: BTreeMap<String, i64>,
     /// Whether volumes are said to be filled as asked.
     pub(crate) fills: bool,
-    /// How long volumes take to be made.
+    /// How long volumes take to be made, to grow and to change.
     pub(crate) slow: Duration,
     /// The attributes that each volume was given last.
     pub(crate) modified: BTreeMap<String, BTreeMap<String, String>>,
@@ -403,6 +403,8 @@ impl Controller for Fake {
         request: Request<ControllerExpandVolumeRequest>,
     ) -> Result<Response<ControllerExpandVolumeResponse>, Status> {
         let request = request.into_inner();
+        let slow = self.state().slow;
+        tokio::time::sleep(slow).await;
         let mut state = self.state();
         state
             .calls
@@ -424,6 +426,8 @@ impl Controller for Fake {
         request: Request<ControllerModifyVolumeRequest>,
     ) -> Result<Response<ControllerModifyVolumeResponse>, Status> {
         let request = request.into_inner();
+        let slow = self.state().slow;
+        tokio::time::sleep(slow).await;
         let mut state = self.state();
         state
             .calls

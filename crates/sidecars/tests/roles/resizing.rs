@@ -561,6 +561,37 @@ async fn a_volumes_attributes_follow_its_claims_class() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_grows_and_changes_at_once_asks_the_driver_once_for_each() {
+    // Whichever of the two comes to its end first.
+    for slow in [Duration::ZERO, Duration::from_millis(200)] {
+        let mut world = world_with_claim().await;
+        add_attributes(&world, "gold", NAME).await;
+        world.fake.state().slow = slow;
+        let wish = json!({"spec": {
+            "resources": {"requests": {"storage": "2Gi"}},
+            "volumeAttributesClassName": "gold",
+        }});
+        patch(&world, wish).await;
+        until_modified(&mut world, "gold").await;
+        until_status(&mut world, Some(ResizeStatus::NodeResizePending), GI).await;
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(world.fake.calls("ControllerExpandVolume"), 1, "{slow:?}");
+        assert_eq!(world.fake.calls("ControllerModifyVolume"), 1, "{slow:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_label_that_is_put_on_meanwhile_brings_no_second_call() {
+    let mut world = world_with_claim().await;
+    world.fake.state().slow = Duration::from_secs(2);
+    ask(&world, "2Gi").await;
+    sleep(Duration::from_secs(1)).await;
+    patch(&world, json!({"metadata": {"labels": {"team": "a"}}})).await;
+    until_status(&mut world, Some(ResizeStatus::NodeResizePending), GI).await;
+    assert_eq!(world.fake.calls("ControllerExpandVolume"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_change_of_attributes_whose_answer_is_lost_is_finished_first() {
     let mut world = world_with_claim().await;
     add_attributes(&world, "gold", NAME).await;
