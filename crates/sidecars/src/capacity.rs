@@ -33,7 +33,7 @@ use tokio::{sync::Notify, time::Instant};
 use tracing::{debug, info, warn};
 
 use crate::provisioner::{
-    Deployment, introduce, place_of,
+    Deployment, MoreRoom, introduce, place_of,
     topology::{self, Segment},
 };
 
@@ -69,6 +69,8 @@ pub struct Config {
     pub retry: Backoff,
     /// Where objects are counted.
     pub metrics: Metrics,
+    /// Who wants to know of more room: the provisioner beside it.
+    pub more_room: MoreRoom,
 }
 
 impl Default for Config {
@@ -86,6 +88,7 @@ impl Default for Config {
                 most: Duration::from_secs(300),
             },
             metrics: Metrics::default(),
+            more_room: MoreRoom::default(),
         }
     }
 }
@@ -415,6 +418,9 @@ impl Teller {
             Some(told) if Room::of(told) == room => Ok(false),
             Some(told) => {
                 debug!(class = spot.class, ?room, "capacity changed");
+                if room.is_more_than(&Room::of(told)) {
+                    self.config.more_room.tell();
+                }
                 let body = json!({
                     "capacity": room.free_quantity(),
                     "maximumVolumeSize": room.largest_quantity(),

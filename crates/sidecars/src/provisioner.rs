@@ -31,6 +31,7 @@ mod identity;
 mod intent;
 mod metrics;
 mod migration;
+mod no_room;
 pub(crate) mod parameters;
 mod places;
 mod prepare;
@@ -47,6 +48,7 @@ pub(crate) use volumes::by_volume as attachments_by_volume;
 
 pub use identity::Identity;
 pub use metrics::Metrics;
+pub use no_room::MoreRoom;
 pub use parameters::ParameterError;
 pub use request::Refusal;
 pub use source::SourceError;
@@ -119,6 +121,8 @@ pub struct Config {
     pub retry: Backoff,
     /// Where work is counted.
     pub metrics: Metrics,
+    /// What the teller of capacity beside it knows.
+    pub more_room: MoreRoom,
 }
 
 impl Default for Config {
@@ -142,6 +146,7 @@ impl Default for Config {
                 most: Duration::from_secs(300),
             },
             metrics: Metrics::default(),
+            more_room: MoreRoom::default(),
         }
     }
 }
@@ -263,6 +268,11 @@ async fn run(
         config: config.clone(),
         plans: prepare::Plans::default(),
     };
+    let no_room = Arc::new(no_room::NoRoom::new(config.retry));
+    let hope = Hope {
+        no_room: no_room.clone(),
+        claims: claim_queue.clone(),
+    };
     let claims = claims::Claims {
         cluster: process.cluster.clone(),
         driver: driver.clone(),
@@ -277,6 +287,7 @@ async fn run(
         patience: patience.clone(),
         maker: identity.maker,
         bids: bids::Bids::default(),
+        no_room,
         binder: unasked::Binder::default(),
         shelves: unasked::Shelves::new(&process.cache()),
         config: config.clone(),
@@ -304,12 +315,13 @@ async fn run(
         false => Duration::ZERO,
     };
 
-    feed_claims(process, info, &claim_queue, &claims.binder);
+    feed_claims(process, info, &hope, &claims.binder);
     sources::feed(process, needed, &claim_queue, &source_queue);
-    feed_volumes(process, &claim_queue, &volume_queue, &info.name);
+    feed_volumes(process, &hope, &volume_queue, &info.name);
     claims.synced().await;
     process.cache::<VolumeAttachment>().synced().await;
     let hurry = || {
+        hope.arise();
         claim_queue.hurry();
         volume_queue.hurry();
     };
@@ -317,18 +329,38 @@ async fn run(
         work(claim_queue.clone(), workers, |key| claims.turn(key)),
         work(volume_queue.clone(), workers, |name| volumes.turn(name)),
         hurry_when_back(&driver, retry, hurry),
+        hope.heed(&claims.config.more_room),
         sources.sweep(sweep_every, &source_queue),
         work(source_queue.clone(), 1, |origin| sources.turn(origin)),
     );
 }
 
+/// Wakes claims up that found no room anywhere, when there may be some.
+#[derive(Clone)]
+struct Hope {
+    no_room: Arc<no_room::NoRoom>,
+    claims: Queue<orlop_model::Key>,
+}
+
+impl Hope {
+    fn arise(&self) {
+        for claim in self.no_room.hope() {
+            self.claims.add(claim);
+        }
+    }
+
+    /// Does so whenever more capacity is told.
+    async fn heed(&self, more_room: &MoreRoom) {
+        loop {
+            more_room.told().await;
+            self.arise();
+        }
+    }
+}
+
 /// Wakes claims up: by their own changes, their class's and their node's.
-fn feed_claims(
-    process: &Process,
-    info: &DriverInfo,
-    queue: &Queue<orlop_model::Key>,
-    binder: &unasked::Binder,
-) {
+fn feed_claims(process: &Process, info: &DriverInfo, hope: &Hope, binder: &unasked::Binder) {
+    let queue = &hope.claims;
     let claims = process.cache::<Claim>();
     let by_class = claims.index("provisioner.class", |claim| {
         let waiting = claim.spec.volume_name.is_empty();
@@ -367,11 +399,12 @@ fn feed_claims(
             let node = claim.selected_node().filter(|_| waiting);
             node.map(str::to_owned).into_iter().collect()
         });
-        let (name, wake) = (info.name.clone(), queue.clone());
+        let (name, wake, hope) = (info.name.clone(), queue.clone(), hope.clone());
         process.cache::<CsiNode>().subscribe(move |change| {
             if let Change::Applied { old, new } = change
                 && old.is_none_or(|old| old.driver(&name) != new.driver(&name))
             {
+                hope.arise();
                 for claim in by_node.get(&new.metadata.name) {
                     wake.add(orlop_model::Kind::key(&*claim));
                 }
@@ -383,14 +416,9 @@ fn feed_claims(
 }
 
 /// Wakes volumes up: by their own changes and their attachments' end. A volume that is
-/// gone wakes its claim, whose intent it may have been the record of.
-fn feed_volumes(
-    process: &Process,
-    claims: &Queue<orlop_model::Key>,
-    volumes: &Queue<String>,
-    driver: &str,
-) {
-    let (name, wake, wake_claim) = (driver.to_owned(), volumes.clone(), claims.clone());
+/// gone wakes its claim, whose intent it may have been the record of, and those that lack room.
+fn feed_volumes(process: &Process, hope: &Hope, volumes: &Queue<String>, driver: &str) {
+    let (name, wake, hope) = (driver.to_owned(), volumes.clone(), hope.clone());
     process.cache::<Volume>().subscribe(move |change| {
         let volume = change.object();
         // A plugin's own volumes are those of the driver that took its place.
@@ -401,8 +429,9 @@ fn feed_volumes(
             Change::Applied { .. } => wake.add(volume.metadata.name.clone()),
             Change::Deleted(_) => {
                 if let Some(claim) = &volume.spec.claim_ref {
-                    wake_claim.add(claim.key());
+                    hope.claims.add(claim.key());
                 }
+                hope.arise();
             }
         }
     });

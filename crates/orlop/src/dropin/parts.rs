@@ -268,6 +268,7 @@ fn provisioner(view: &View<'_>, metrics: &Metrics) -> Result<provisioner::Config
         retry: view.retry()?,
         metrics: provisioner::Metrics::register(&mut metrics.registry()),
         identity: identity::of_provisioner,
+        more_room: provisioner::MoreRoom::default(),
     })
 }
 
@@ -299,6 +300,7 @@ fn capacity(
         cap: view.cap("kube-api-capacity-qps", "kube-api-capacity-burst"),
         retry: view.retry()?,
         metrics: capacity::Metrics::register(&mut metrics.registry()),
+        more_room: beside.more_room.clone(),
     })
 }
 

@@ -55,6 +55,12 @@ impl Room {
         }
     }
 
+    /// Whether something may fit here that didn't fit there.
+    pub(super) fn is_more_than(&self, other: &Self) -> bool {
+        let largest = |room: &Self| room.largest.unwrap_or(i64::MAX);
+        self.free > other.free || largest(self) > largest(other)
+    }
+
     pub(super) fn free_quantity(&self) -> Quantity {
         Quantity::bytes(self.free)
     }

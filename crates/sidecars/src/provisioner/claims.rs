@@ -15,8 +15,9 @@ use tracing::debug;
 use super::{
     AGAIN, Config, Deployment,
     bids::Bids,
-    decide::{self, Intent, Step, Unasked, Verdict, View},
+    decide::{self, Because, Intent, Step, Unasked, Verdict, View},
     intent::{self, Keep},
+    no_room::{Next, NoRoom},
     prepare::{Prepare, Ready, Unready},
     request::Plan,
     source::{self, Wish},
@@ -42,7 +43,7 @@ const SOON: Duration = Duration::from_millis(100);
 
 mod stirs;
 
-pub(super) use stirs::stirs;
+pub(super) use stirs::{asks_the_same, stirs};
 
 /// What becomes of a volume whose name has a record already.
 enum Record {
@@ -71,6 +72,7 @@ pub(super) struct Claims {
     /// Who makes volumes, as these tell.
     pub(super) maker: String,
     pub(super) bids: Bids,
+    pub(super) no_room: Arc<NoRoom>,
     pub(super) binder: Binder,
     pub(super) shelves: Shelves,
     pub(super) config: Config,
@@ -93,6 +95,7 @@ impl Claims {
         let Some(claim) = self.claims.get(&key) else {
             self.patience.forget(&who);
             self.bids.forget(&key);
+            self.no_room.forget(&key);
             return Outcome::Done;
         };
         let class = claim.class().and_then(|name| self.classes.named(name));
@@ -114,6 +117,9 @@ impl Claims {
         let result = match decide::decide(&view) {
             Step::Leave(because) => {
                 debug!(claim = %key, ?because, "left alone");
+                if because != Because::NoConsumerYet {
+                    self.no_room.forget(&key);
+                }
                 Ok(Outcome::Done)
             }
             Step::Provision(class, intent) => self.provision(&claim, class, intent).await,
@@ -146,6 +152,16 @@ impl Claims {
             Ok(ready) => ready,
             Err(error) => return self.unready(claim, class, intent, error).await,
         };
+        if intent == Intent::ToRecord && class.waits_for_consumer() {
+            match self.no_room.next(claim, class, &plan.place()) {
+                Next::Ask => {}
+                Next::Wait(wait) => return Ok(self.wait_for_room(claim, class, wait)),
+                Next::GiveBack => {
+                    self.take_off(claim, Keep::Nothing).await?;
+                    return Ok(Outcome::Done);
+                }
+            }
+        }
         if let Some(found) = keep
             && !self.sources.keep(&found).await?
         {
@@ -186,8 +202,20 @@ impl Claims {
                 };
                 self.record_volume(&made, begun).await
             }
-            Err(error) => self.failed(&claim, class, intent, &error).await,
+            Err(error) => self.failed(&claim, class, &plan, intent, &error).await,
         }
+    }
+
+    /// The claim's node was chosen though there was no room a short while ago.
+    fn wait_for_room(&self, claim: &Claim, class: &StorageClass, wait: Duration) -> Outcome {
+        let node = claim.selected_node().unwrap_or_default();
+        let reason = format!(
+            "node {node} was chosen again, and there was no room for it there. It is tried sooner \
+             if a volume is deleted, a node added or more capacity told; free some room, or make \
+             the claim anew with less"
+        );
+        self.fail_event(claim, class, &reason, Some(wait));
+        Outcome::After(wait)
     }
 
     /// The driver, whose calls are counted by whose claims they are for: its own, or those of the
@@ -324,6 +352,7 @@ impl Claims {
         &self,
         claim: &Claim,
         class: &StorageClass,
+        plan: &Plan,
         intent: Intent,
         error: &CallError,
     ) -> Result<Outcome, ApiError> {
@@ -340,6 +369,7 @@ impl Claims {
                 Setback::Infeasible
             }
             Verdict::NothingHere => {
+                self.no_room.refused(claim, class, &plan.place());
                 let reason = format!("{reason}; another node is asked for");
                 self.fail_event(claim, class, &reason, None);
                 self.take_off(claim, Keep::Nothing).await?;

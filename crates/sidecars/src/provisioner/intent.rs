@@ -24,10 +24,9 @@ pub(super) fn on(claim: &Claim, plan: &Plan, driver: &str) -> Patch {
             body["metadata"]["annotations"][key] = json!(driver);
         }
     }
-    let place = plan.request.accessibility_requirements.as_ref();
-    let first = place.and_then(|r| r.preferred.first());
-    if let Some(first) = first.filter(|_| claim.selected_node().is_some()) {
-        let text = json!(first.segments).to_string();
+    let place = plan.place();
+    if !place.is_empty() && claim.selected_node().is_some() {
+        let text = json!(place).to_string();
         body["metadata"]["annotations"][PROVISIONING_PLACE] = json!(text);
     }
     if let Some(content) = &plan.content {

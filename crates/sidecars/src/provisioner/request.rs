@@ -14,6 +14,7 @@ use super::{
     Config,
     parameters::{ParameterError, Parameters, Purpose, Subject},
     source::Content,
+    topology::Segment,
 };
 use crate::capability::{self, AccessError, Shape, SingleNode};
 
@@ -34,6 +35,17 @@ pub(super) struct Plan {
     pub(super) controller_expand_secret: Option<SecretRef>,
     pub(super) node_expand_secret: Option<SecretRef>,
     pub(super) controller_modify_secret: Option<SecretRef>,
+}
+
+impl Plan {
+    /// Where the volume shall be first of all; nothing if that is all the same.
+    pub(super) fn place(&self) -> Segment {
+        let place = self.request.accessibility_requirements.as_ref();
+        let first = place.and_then(|place| place.preferred.first());
+        first
+            .map(|first| first.segments.clone())
+            .unwrap_or_default()
+    }
 }
 
 /// Why a claim can't be asked for, before the driver was.

@@ -13,6 +13,7 @@ mod inherited;
 mod leading;
 mod lies;
 mod log;
+mod no_room;
 mod provisioning;
 mod registering;
 mod requests;

@@ -18,14 +18,29 @@ pub(in crate::provisioner) fn stirs(old: &Claim, new: &Claim) -> bool {
             annotations(claim),
         )
     }
-    /// The names of secrets may be made up from the annotations that people write.
-    fn annotations(claim: &Claim) -> Vec<(String, String)> {
-        let all = claim.metadata.annotations.iter();
-        all.filter(|(key, _)| !is_a_roles(key))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect()
-    }
     matters(old) != matters(new)
+}
+
+/// Whether the driver is asked for the same by both, but for the place.
+pub(in crate::provisioner) fn asks_the_same(old: &Claim, new: &Claim) -> bool {
+    fn matters(claim: &Claim) -> impl PartialEq {
+        (
+            claim.metadata.uid.clone(),
+            claim.requested_bytes(),
+            claim.class().map(str::to_owned),
+            claim.spec.volume_attributes_class_name.clone(),
+            annotations(claim),
+        )
+    }
+    matters(old) == matters(new)
+}
+
+/// The names of secrets may be made up from the annotations that people write.
+fn annotations(claim: &Claim) -> Vec<(String, String)> {
+    let all = claim.metadata.annotations.iter();
+    all.filter(|(key, _)| !is_a_roles(key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
 
 /// Whether an annotation is one by which roles tell each other of a claim.
