@@ -2,9 +2,10 @@
 //!
 //! `kube` is the tier of tests that run against the real Kubernetes, built from its Go modules, and
 //! what is measured beside it: `docs/development/real-kubernetes.md` and `docs/benchmarks.md` are its
-//! manuals. `vm` is the tier of tests that need a kernel of their own.
+//! manuals. `vm` is the tier of tests that need a kernel of their own. `image` makes container images.
 
 mod bench;
+mod image;
 mod kube;
 mod scenarios;
 mod stage;
@@ -30,6 +31,8 @@ enum Chore {
     /// The real Kubernetes as a test tier.
     #[command(subcommand)]
     Kube(kube::Command),
+    /// Make the container images of orlop, as an archive for ctr or docker.
+    Image(image::Image),
     /// A virtual machine as a test tier, for what needs a kernel of its own.
     #[command(subcommand)]
     Vm(vm::Command),
@@ -38,6 +41,7 @@ enum Chore {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().chore {
         Chore::Kube(command) => kube::run(command),
+        Chore::Image(image) => image::run(&image),
         Chore::Vm(command) => vm::run(command),
     };
     match outcome {

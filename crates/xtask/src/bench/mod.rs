@@ -287,7 +287,7 @@ async fn apiserver(brief: bool, only: Option<Side>, crowd: bool) -> Result<ExitC
 }
 
 /// Builds what is measured and what measures as they are shipped; answers with their folder.
-fn build() -> Result<PathBuf> {
+pub(crate) fn build() -> Result<PathBuf> {
     let this = std::env::current_exe()?;
     let target = this.parent().and_then(Path::parent);
     let target = target.context("this program lies in no target folder")?;

@@ -71,7 +71,8 @@ pub(in crate::kube) async fn import(folder: &Folder) -> Result<()> {
 pub(crate) async fn import_ours(folder: &Folder) -> Result<()> {
     let archive = folder.join("ours.tar");
     let (within, orlop) = (archive.clone(), folder.binary("orlop"));
-    tokio::task::spawn_blocking(move || images::write_ours(&within, &orlop)).await??;
+    tokio::task::spawn_blocking(move || crate::image::write(&within, &orlop, images::OURS))
+        .await??;
     let given = give(folder, &archive).await;
     std::fs::remove_file(&archive)?;
     given
