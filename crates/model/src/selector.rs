@@ -1,6 +1,6 @@
 //! Label selectors and node selectors.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,16 @@ impl LabelSelector {
             .iter()
             .all(|(k, v)| labels.get(k) == Some(v))
             && self.match_expressions.iter().all(|r| r.matches(labels))
+    }
+
+    /// All that must hold, one by one.
+    pub fn requirements(&self) -> impl Iterator<Item = Requirement> {
+        let labels = self.match_labels.iter().map(|(key, value)| Requirement {
+            key: key.clone(),
+            operator: "In".to_owned(),
+            values: vec![value.clone()],
+        });
+        labels.chain(self.match_expressions.iter().cloned())
     }
 }
 
@@ -61,6 +71,33 @@ impl Requirement {
             "Gt" => compare(|have, bound| have > bound),
             "Lt" => compare(|have, bound| have < bound),
             _ => false,
+        }
+    }
+}
+
+impl From<Requirement> for LabelSelector {
+    fn from(only: Requirement) -> Self {
+        Self {
+            match_expressions: vec![only],
+            ..Self::default()
+        }
+    }
+}
+
+/// As `kubectl get --selector` takes it.
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, values) = (&self.key, self.values.join(","));
+        match (self.operator.as_str(), self.values.len()) {
+            ("In", 1) => write!(f, "{key}={values}"),
+            ("In", _) => write!(f, "{key} in ({values})"),
+            ("NotIn", 1) => write!(f, "{key}!={values}"),
+            ("NotIn", _) => write!(f, "{key} notin ({values})"),
+            ("Exists", _) => write!(f, "{key}"),
+            ("DoesNotExist", _) => write!(f, "!{key}"),
+            ("Gt", _) => write!(f, "{key}>{values}"),
+            ("Lt", _) => write!(f, "{key}<{values}"),
+            (unknown, _) => write!(f, "{key} {unknown} ({values})"),
         }
     }
 }
@@ -133,6 +170,40 @@ mod tests {
         ] {
             let r = requirement(key, operator, values);
             assert_eq!(r.matches(&have), expected, "{r:?}");
+        }
+    }
+
+    #[test]
+    fn requirements_read_as_kubectl_takes_them() {
+        for (key, operator, values, text) in [
+            ("zone", "In", &["a"][..], "zone=a"),
+            ("zone", "In", &["a", "b"], "zone in (a,b)"),
+            ("zone", "NotIn", &["a"], "zone!=a"),
+            ("zone", "NotIn", &["a", "b"], "zone notin (a,b)"),
+            ("zone", "Exists", &[], "zone"),
+            ("zone", "DoesNotExist", &[], "!zone"),
+            ("size", "Gt", &["9"], "size>9"),
+            ("zone", "Guess", &["a"], "zone Guess (a)"),
+        ] {
+            assert_eq!(requirement(key, operator, values).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_selector_is_all_of_its_requirements() {
+        let selector = LabelSelector {
+            match_labels: labels(&[("zone", "a")]),
+            match_expressions: vec![requirement("size", "Exists", &[])],
+        };
+        let told: Vec<String> = selector.requirements().map(|r| r.to_string()).collect();
+        assert_eq!(told, ["zone=a", "size"]);
+        for have in [
+            labels(&[("zone", "a"), ("size", "1")]),
+            labels(&[("zone", "a")]),
+            labels(&[("size", "1")]),
+        ] {
+            let mut each = selector.requirements().map(LabelSelector::from);
+            assert_eq!(selector.matches(&have), each.all(|s| s.matches(&have)));
         }
     }
 

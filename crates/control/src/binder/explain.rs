@@ -5,7 +5,10 @@
 
 use std::{fmt::Display, sync::Arc};
 
-use orlop_model::{AccessMode, Claim, Quantity, Volume, matching};
+use orlop_model::{
+    AccessMode, Claim, Quantity, Volume, matching,
+    selector::{LabelSelector, Requirement},
+};
 
 use super::{News, claim::Because};
 
@@ -21,6 +24,8 @@ pub struct Survey {
     pub named: Option<Arc<Volume>>,
     /// The names of all classes.
     pub classes: Vec<String>,
+    /// What the claim's selector asks for and no free volume has that would fit otherwise.
+    pub unmet: Vec<Requirement>,
 }
 
 impl Because {
@@ -195,14 +200,36 @@ fn offer(claim: &Claim, survey: &Survey) -> Option<String> {
              claim asks for {asks}"
         ));
     }
-    let selective = claim.spec.selector.is_some();
-    selective.then(|| {
-        let name = &largest.metadata.name;
-        format!(
-            "volume \"{name}\" would fit but for its labels: no free volume {of_class} that is \
-             large enough is what the claim's selector asks for"
-        )
-    })
+    let selector = claim.spec.selector.as_ref()?;
+    Some(selection(selector, &survey.unmet, largest, &of_class))
+}
+
+/// What of a selector keeps a volume that would fit otherwise from the claim.
+fn selection(
+    selector: &LabelSelector,
+    unmet: &[Requirement],
+    volume: &Volume,
+    of_class: &str,
+) -> String {
+    let labels = &volume.metadata.labels;
+    let all: Vec<Requirement> = selector.requirements().collect();
+    let (missing, words) = match unmet {
+        [] => (&all[..], (" and ", "satisfies all that")),
+        unmet => (unmet, (" or ", "satisfies what")),
+    };
+    let has = missing.iter().find(|r| !r.matches(labels)).map(|r| {
+        let value = labels.get(&r.key);
+        value.map_or(format!("has no label {}", r.key), |value| {
+            format!("has {}={value}", r.key)
+        })
+    });
+    let has = has.map_or(String::new(), |has| format!(", but {has}"));
+    let told: Vec<String> = missing.iter().map(|r| format!("\"{r}\"")).collect();
+    let (name, told, words) = (&volume.metadata.name, told.join(words.0), words.1);
+    format!(
+        "volume \"{name}\" would fit otherwise{has}; no free volume {of_class} that is large \
+         enough {words} the claim's selector asks for: {told}"
+    )
 }
 
 fn unfit_reservation<'a>(

@@ -143,8 +143,9 @@ async fn mistakes_are_told_with_what_would_fit() {
             json!({"selector": {"matchLabels": {"a": "b"}}}),
             "FailedBinding",
             format!(
-                "{none}volume \"vol\" would fit but for its labels: no free volume without a class \
-                 that is large enough is what the claim's selector asks for"
+                "{none}volume \"vol\" would fit otherwise, but has no label a; no free volume \
+                 without a class that is large enough satisfies what the claim's selector asks \
+                 for: \"a=b\""
             ),
         ),
         (

@@ -129,20 +129,75 @@ fn a_claim_that_nothing_fits_is_told_what_there_is() {
         offered(gold, vec![plain()]),
         "no free volume without a class has volumeAttributesClassName \"gold\""
     );
-    let selective = |claim: &mut Claim| {
-        claim.spec.selector = serde_json::from_value(json!({"matchLabels": {"a": "b"}})).unwrap();
-    };
-    assert_eq!(
-        offered(selective, vec![plain()]),
-        "volume \"vol\" would fit but for its labels: no free volume without a class that is large \
-         enough is what the claim's selector asks for"
-    );
     let of_class = volume(|v| v.spec.storage_class_name = "slow".into());
     assert_eq!(
         offered(|_| {}, vec![of_class]),
         "there is no free volume without a class; volume \"vol\" would fit, but is of class \
          \"slow\""
     );
+}
+
+/// What a claim with a selector is told when there is one volume that fits but for its labels, and
+/// these of its requirements are met by no volume.
+fn told_of_selector(
+    selector: serde_json::Value,
+    labels: serde_json::Value,
+    unmet: &[&str],
+) -> String {
+    let mut claim = a_claim("data", "");
+    claim.spec.selector = serde_json::from_value(selector).unwrap();
+    let mut volume = a_volume("vol", "");
+    volume.metadata.labels = serde_json::from_value(labels).unwrap();
+    let all = claim.spec.selector.iter();
+    let all = all.flat_map(LabelSelector::requirements);
+    let survey = Survey {
+        largest: vec![Arc::new(volume)],
+        unmet: all
+            .filter(|r| unmet.contains(&r.to_string().as_str()))
+            .collect(),
+        ..Survey::default()
+    };
+    let (_, message) = told(&claim, &Because::NothingFits, &survey);
+    let (_, offer) = message.split_once("; ").expect("an offer");
+    offer.to_owned()
+}
+
+#[test]
+fn a_selector_that_nothing_satisfies_is_told_by_what_nothing_has() {
+    let gold_in_a = || {
+        json!({"matchLabels": {"tier": "gold"}, "matchExpressions": [
+            {"key": "zone", "operator": "In", "values": ["a", "b"]},
+        ]})
+    };
+    let none = "no free volume without a class that is large enough satisfies";
+    for (labels, unmet, text) in [
+        (
+            json!({"tier": "silver", "zone": "a"}),
+            &["tier=gold"][..],
+            format!(
+                "volume \"vol\" would fit otherwise, but has tier=silver; {none} what the claim's \
+                 selector asks for: \"tier=gold\""
+            ),
+        ),
+        (
+            json!({}),
+            &["tier=gold", "zone in (a,b)"],
+            format!(
+                "volume \"vol\" would fit otherwise, but has no label tier; {none} what the \
+                 claim's selector asks for: \"tier=gold\" or \"zone in (a,b)\""
+            ),
+        ),
+        (
+            json!({"tier": "gold", "zone": "c"}),
+            &[],
+            format!(
+                "volume \"vol\" would fit otherwise, but has zone=c; {none} all that the claim's \
+                 selector asks for: \"tier=gold\" and \"zone in (a,b)\""
+            ),
+        ),
+    ] {
+        assert_eq!(told_of_selector(gold_in_a(), labels, unmet), text);
+    }
 }
 
 #[test]

@@ -6,7 +6,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use orlop_model::{Claim, Key, Kind, Volume, class, matching};
+use orlop_model::{
+    Claim, Key, Kind, Volume, class, matching,
+    selector::{LabelSelector, Requirement},
+};
 use orlop_runtime::{ApiError, Outcome};
 use tracing::debug;
 
@@ -97,7 +100,20 @@ impl Binder {
             reserved: view.candidates.clone(),
             named: view.named.clone(),
             classes: classes.iter().map(|c| c.metadata.name.clone()).collect(),
+            unmet: self.unmet(&view.claim),
         }
+    }
+
+    /// What the claim's selector asks for and none of the volumes has that would fit otherwise.
+    pub(super) fn unmet(&self, claim: &Claim) -> Vec<Requirement> {
+        let selector = claim.spec.selector.iter();
+        let each = selector.flat_map(LabelSelector::requirements);
+        let mut alone = claim.clone();
+        each.filter(|requirement| {
+            alone.spec.selector = Some(requirement.clone().into());
+            self.best_free(&alone).is_none()
+        })
+        .collect()
     }
 
     /// Wakes the claims of a class that a free volume would do for. The rest would only look

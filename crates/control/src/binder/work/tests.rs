@@ -126,3 +126,26 @@ async fn a_search_costs_the_same_however_many_volumes_there_are() {
     assert!(each < 6 * 1024, "{each} bytes per volume");
     process.kill();
 }
+
+#[tokio::test]
+async fn what_no_volume_has_of_a_selector_is_found_among_those_that_fit() {
+    let (process, binder) = alone();
+    fill(&binder, 0, 30);
+    let unmet = |class: &str, selector: serde_json::Value| {
+        let mut claim = a_claim("data", class);
+        claim.spec.selector = serde_json::from_value(selector).unwrap();
+        let unmet = binder.unmet(&claim);
+        unmet.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let labels = |zone: &str, disk: &str| json!({"matchLabels": {"zone": zone, "disk": disk}});
+    assert!(unmet("", labels("z", "d0")).is_empty());
+    assert_eq!(unmet("", labels("y", "d0")), ["zone=y"]);
+    // That disk is of another class.
+    assert_eq!(unmet("", labels("z", "d1")), ["disk=d1"]);
+    let two = json!({"matchLabels": {"disk": "d0"}, "matchExpressions": [
+        {"key": "disk", "operator": "In", "values": ["d3", "d6"]},
+        {"key": "zone", "operator": "DoesNotExist"},
+    ]});
+    assert_eq!(unmet("", two), ["!zone"]);
+    process.kill();
+}
