@@ -131,6 +131,19 @@ fn clear_unfinished(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Reads the checkpoint in a folder that nobody writes to yet, and clears away what a crash left
+/// there: a write that was cut short, also where the volume goes on being used; and a folder without
+/// a checkpoint, from between the last two steps of a removal or the first two of what is announced.
+/// A mount in it keeps the folder from being removed.
+fn read_after_crash(folder: &Path) -> Option<VolumeData> {
+    let cleared = clear_unfinished(folder);
+    let data = VolumeData::read(folder);
+    if data.is_none() {
+        let _it_stays_if_it_is_not_empty = cleared.and_then(|()| std::fs::remove_dir(folder));
+    }
+    data
+}
+
 /// Treats what is not there as removed.
 pub(crate) fn gone(result: io::Result<()>) -> io::Result<()> {
     match result {
@@ -167,7 +180,7 @@ pub(crate) fn scan(layout: &Layout) -> Found {
             continue;
         }
         for (_, folder) in entries(&folder) {
-            let data = VolumeData::read(&folder);
+            let data = read_after_crash(&folder);
             if let Some((key, label)) = data.and_then(|data| Some((data.key()?, data.label()))) {
                 let device = found.device(key, Shape::Files);
                 device.maybe_staged = true;
@@ -176,7 +189,8 @@ pub(crate) fn scan(layout: &Layout) -> Found {
         }
     }
     for (volume, folder) in entries(&layout.block()) {
-        let Some(data) = VolumeData::read(&folder.join("data")) else {
+        let Some(data) = read_after_crash(&folder.join("data")) else {
+            let _it_stays_if_it_is_not_empty = std::fs::remove_dir(&folder);
             continue;
         };
         let Some(key) = data.key() else { continue };
@@ -197,21 +211,13 @@ pub(crate) fn scan(layout: &Layout) -> Found {
             continue;
         };
         for (volume, folder) in entries(&layout.csi_volumes(&pod)) {
-            let data = VolumeData::read(&folder);
+            let data = read_after_crash(&folder);
             let known = data.and_then(|data| Some((data.key()?, data.lifetime(), data.label())));
-            match known {
-                Some((key, lifetime, label)) => {
-                    let device = found.device(key, Shape::Files);
-                    device.lifetime = lifetime;
-                    device.label = label;
-                    device.maybe_published.insert(pod.clone(), volume);
-                }
-                // A crash between the last two steps of a removal, or the first two of
-                // a publication; a mount in it keeps the folder from being removed.
-                None => {
-                    let _it_stays_if_it_is_not_empty =
-                        clear_unfinished(&folder).and_then(|()| std::fs::remove_dir(&folder));
-                }
+            if let Some((key, lifetime, label)) = known {
+                let device = found.device(key, Shape::Files);
+                device.lifetime = lifetime;
+                device.label = label;
+                device.maybe_published.insert(pod.clone(), volume);
             }
         }
         // The pod's link is made before the driver is asked for a device.
@@ -343,22 +349,40 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_was_cut_short_does_not_keep_its_folder() {
+    fn a_write_that_was_cut_short_leaves_nothing() {
         let root = tempfile::tempdir().expect("a folder");
         let layout = Layout::new(root.path());
-        let staged = layout.staging_folder("d.example", "h-1");
-        VolumeData::staged(&key()).write(&staged).expect("written");
+        let used = [
+            layout.staging_folder("d.example", "h-1"),
+            layout.block_data("pv-1"),
+        ];
+        for (folder, handle) in used.iter().zip(["h-1", "h-2"]) {
+            let key = DeviceKey {
+                handle: handle.into(),
+                ..key()
+            };
+            VolumeData::staged(&key).write(folder).expect("written");
+        }
         let pod = PodUid::new("u-1").expect("a uid");
-        let published = layout.csi_volumes(&pod).join("pv");
-        make_folder(&published).expect("made");
-        for folder in [&staged, &published] {
+        let begun = [
+            layout.staging_folder("d.example", "h-3"),
+            layout.block_data("pv-2"),
+            layout.csi_volumes(&pod).join("pv-3"),
+        ];
+        for folder in used.iter().chain(&begun) {
+            make_folder(folder).expect("made");
             let unfinished = folder.join(".unfinished-vol_data.json-1-2");
             std::fs::write(unfinished, "{").expect("a file");
         }
-        assert_eq!(scan(&layout).devices.len(), 1);
-        assert!(!published.exists());
-        remove(&staged).expect("removed");
-        assert!(!staged.exists());
+        assert_eq!(scan(&layout).devices.len(), 2);
+        for folder in &used {
+            let names: Vec<_> = entries(folder).into_iter().map(|(name, _)| name).collect();
+            assert_eq!(names, [FILE], "{}", folder.display());
+        }
+        for folder in &begun {
+            assert!(!folder.exists(), "{}", folder.display());
+        }
+        assert!(!layout.block().join("pv-2").exists());
     }
 
     #[test]
