@@ -3,7 +3,7 @@
 //! A text begins with the original's own sentence, so that whoever searches for it finds what
 //! is known of it, and goes on with what this cluster has to offer.
 
-use std::{fmt::Display, sync::Arc};
+use std::{collections::BTreeSet, fmt::Display, sync::Arc};
 
 use orlop_model::{
     AccessMode, Claim, Quantity, Volume, matching,
@@ -67,7 +67,11 @@ pub fn news(claim: &Claim, because: &Because, survey: &Survey) -> Option<News> {
         }
         Because::NoSuchClass(class) => {
             let missing = format!("storageclass.storage.k8s.io \"{class}\" not found");
-            let message = format!("{missing}{}", other_classes(class, &survey.classes));
+            // Volumes may have a class that there is no object of: then it is they who don't fit.
+            let message = match survey.largest.iter().any(|v| v.class() == class) {
+                true => with_offer(missing, claim, survey),
+                false => format!("{missing}{}", other_classes(class, survey)),
+            };
             News::warning("ProvisioningFailed", message)
         }
         Because::NoProvisioner(name) => {
@@ -310,7 +314,11 @@ const NAMED: usize = 5;
 /// So many letters may be wrong in a name that was meant.
 const MISSPELT: usize = 2;
 
-fn other_classes(missing: &str, classes: &[String]) -> String {
+fn other_classes(missing: &str, survey: &Survey) -> String {
+    let of_volumes = survey.largest.iter().map(|v| v.class());
+    let of_volumes = of_volumes.filter(|class| !class.is_empty());
+    let classes = survey.classes.iter().map(String::as_str);
+    let classes: BTreeSet<&str> = classes.chain(of_volumes).collect();
     let near = classes.iter().map(|name| (distance(missing, name), name));
     let nearest = near.min().filter(|(wrong, _)| *wrong <= MISSPELT);
     if let Some((_, name)) = nearest {

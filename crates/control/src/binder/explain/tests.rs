@@ -243,6 +243,37 @@ fn a_misspelt_class_is_met_with_the_one_that_was_meant() {
 }
 
 #[test]
+fn a_class_that_only_volumes_have_is_told_by_what_keeps_them_from_the_claim() {
+    let said = |class: &str, change: fn(&mut Claim)| {
+        let mut claim = a_claim("data", class);
+        change(&mut claim);
+        let survey = Survey {
+            largest: vec![Arc::new(a_volume("vol", "manual"))],
+            classes: vec!["local".to_owned()],
+            ..Survey::default()
+        };
+        let (_, message) = told(&claim, &Because::NoSuchClass(class.into()), &survey);
+        let (_, rest) = message.split_once("; ").expect("a hint");
+        rest.to_owned()
+    };
+    let large = |claim: &mut Claim| {
+        claim.spec.resources.requests = serde_json::from_value(json!({"storage": "5Gi"})).unwrap();
+    };
+    assert_eq!(
+        said("manual", large),
+        "the largest free volume of class \"manual\" that would do is \"vol\" with 2Gi, and the \
+         claim asks for 5Gi"
+    );
+    let shared = |claim: &mut Claim| claim.spec.access_modes = vec![AccessMode::ReadWriteMany];
+    assert_eq!(
+        said("manual", shared),
+        "no free volume of class \"manual\" offers ReadWriteMany; there are such with ReadWriteOnce"
+    );
+    assert_eq!(said("manul", |_| {}), "did you mean \"manual\"?");
+    assert_eq!(said("gold", |_| {}), "there are \"local\", \"manual\"");
+}
+
+#[test]
 fn both_sides_of_a_mismatch_are_told() {
     let volume = Arc::new(a_volume("vol", "slow"));
     let survey = Survey {
