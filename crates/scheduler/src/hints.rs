@@ -157,6 +157,23 @@ pub fn of_claims(claims: &[ClaimFacts], unready: &Unready) -> Option<String> {
     })
 }
 
+/// Which claims a pod waits for that was promised a node.
+pub fn awaited(claims: &[ClaimFacts], node: &str) -> Option<String> {
+    let unbound = |facts: &&ClaimFacts| {
+        let claim = facts.claim.as_deref();
+        claim.is_some_and(|claim| !claim.is_fully_bound())
+    };
+    let unbound = claims.iter().filter(unbound);
+    let names: Vec<&str> = unbound.map(|facts| facts.key.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        let names = names.join(", ");
+        format!(
+            "it shall run on {node}, once its volumes are bound; not bound: {names}; \"kubectl describe \
+             pvc\" tells why"
+        )
+    })
+}
+
 /// What there is for a claim of a class whose volumes are made by hand.
 fn fitting(view: &View, facts: &ClaimFacts, claim: &Claim) -> Option<String> {
     let class = facts.class.as_ref()?;

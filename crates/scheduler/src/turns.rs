@@ -43,6 +43,9 @@ const SOON: Duration = Duration::from_millis(50);
 /// driver tells anew, which sidecars do right after they made one.
 const HOLD: Duration = Duration::from_secs(10);
 
+/// How long the volumes of a pod may take to be bound before its events say for what it waits.
+const QUIET: Duration = Duration::from_secs(10);
+
 /// How long the volumes of a pod may take to be bound: the original's bindTimeoutSeconds.
 const BINDING: Duration = Duration::from_secs(600);
 
@@ -238,7 +241,16 @@ impl Scheduler {
                 for step in steps {
                     self.prepare(&pod, &node, step).await?;
                 }
-                self.queue.add_after(Item::Pod(key.clone()), BINDING);
+                let waited = self.ledger().promised(key).map(|p| p.since.elapsed());
+                let waited = waited.unwrap_or_default();
+                let late = waited >= QUIET;
+                if late && let Some(message) = hints::awaited(&view.claims, &node) {
+                    let reason = "WaitForVolumes";
+                    self.recorder.say(&*pod, EventType::Normal, reason, message);
+                }
+                let next = if late { BINDING } else { QUIET };
+                let rest = next.saturating_sub(waited);
+                self.queue.add_after(Item::Pod(key.clone()), rest);
                 Ok(Outcome::Done)
             }
             Decision::Place { node } => {

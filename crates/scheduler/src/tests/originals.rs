@@ -480,6 +480,13 @@ fn a_refusal_says_what_would_have_helped() {
         crate::hints::of_claims(&claims, &Unready::Unbound).as_deref(),
         Some(" Note: not bound: data; \"kubectl describe pvc\" tells why.")
     );
+    assert_eq!(
+        crate::hints::awaited(&claims, "node-1").as_deref(),
+        Some(
+            "it shall run on node-1, once its volumes are bound; not bound: data, late; \"kubectl \
+             describe pvc\" tells why"
+        )
+    );
     let none = said(vec![by_hand("data", "5Gi", vec![])], |_| {});
     assert!(
         none.ends_with("which has no free volume and makes none by itself."),
