@@ -242,9 +242,9 @@ impl World {
             .kubectl(&["get", "pod", pod, "-o", "jsonpath={.metadata.uid}"])
     }
 
-    /// One pod comes and goes, and the node is struck once on the way; whether it was.
-    fn life(&mut self, keeper: &Path, strike: (At, usize)) -> bool {
-        let before = self.traces();
+    /// One pod comes and goes, and the node is struck once on the way; whether it was. Afterwards all
+    /// is as it was before any pod had come.
+    fn life(&mut self, keeper: &Path, before: &BTreeSet<String>, strike: (At, usize)) -> bool {
         self.end_node();
         self.start_node(Some(strike));
         let first = self.node.as_ref().unwrap().child.id();
@@ -261,7 +261,7 @@ impl World {
         self.kubectl_until(&["delete", "-f", &file, "--timeout=60s"]);
         let (mut left, mut at) = (BTreeSet::new(), Instant::now());
         self.until("what is left of the pod", |world| {
-            left = &world.traces() ^ &before;
+            left = &world.traces() ^ before;
             if at.elapsed() > Duration::from_secs(10) {
                 eprintln!("{strike:?}: still different: {left:#?}");
                 at = Instant::now();
@@ -408,11 +408,12 @@ fn the_nodes_process_may_be_killed_at_every_step() {
         "--timeout=60s",
     ]);
     let keeper = world.ticks(&world.uid("keeper"));
+    let before = world.traces();
     // Primes, so that a sample meets steps of all kinds.
     for (at, stride) in [(At::Change, 29), (At::Driver, 7), (At::Server, 23)] {
         let stride = if whole { 1 } else { stride };
         let (mut number, started) = (0, Instant::now());
-        while world.life(&keeper, (at, number)) {
+        while world.life(&keeper, &before, (at, number)) {
             number += stride;
         }
         eprintln!(
