@@ -10,7 +10,7 @@ use std::{
 };
 
 use orlop_csi::{CallError, Retry};
-use orlop_runtime::{ApiError, Backoff, Clock, Outcome, Refusal, spoken};
+use orlop_runtime::{ApiError, Backoff, Clock, Message, Outcome, Refusal, spoken};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{family::Family, gauge::Gauge},
@@ -84,6 +84,16 @@ impl Setback {
             Self::Infeasible => retry.most,
         }
     }
+}
+
+/// What to tell of something that the API server refused, and would refuse again.
+pub(crate) fn refused(error: &ApiError) -> Option<String> {
+    let help = match error.is_forbidden() {
+        true => "give the controller's account the right to it",
+        false => "change what it complains of",
+    };
+    let text = || format!("the API server refuses it: {}; {help}", error.chain());
+    error.is_refused().then(text)
 }
 
 /// Half of a wait or more, each his own, so that those who failed together don't come back together.
@@ -256,6 +266,22 @@ impl Patience {
             self.ledger.waiting(entry.setback).dec();
             self.ledger.tell_next(&entries);
         }
+    }
+
+    /// Ends a turn as [`Patience::conclude`] does. What the API server refused, and would refuse
+    /// again, is told to whoever looks at the object: nobody else can help.
+    pub(crate) fn conclude_aloud(
+        &self,
+        who: &str,
+        result: Result<Outcome, ApiError>,
+        tell: impl FnOnce(Message),
+    ) -> Outcome {
+        let refused = result.as_ref().err().and_then(refused);
+        let outcome = self.conclude(who, result);
+        if let (Some(refused), Outcome::After(wait)) = (refused, outcome) {
+            tell(Message::until_next_try(refused, wait));
+        }
+        outcome
     }
 
     /// Ends a turn: what is done is forgotten, what the API server refused waits.

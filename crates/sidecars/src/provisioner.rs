@@ -252,6 +252,9 @@ async fn run(
         },
         across: config.cross_namespace_sources,
         readiness: sources::Readiness::new(process, needed.clone(), &claim_queue),
+        recorder: recorder.clone(),
+        wake: source_queue.clone(),
+        beginnings: sources::Beginnings::default(),
     });
     let prepare = prepare::Prepare {
         cluster: process.cluster.clone(),

@@ -134,7 +134,10 @@ impl Claims {
                 Ok(Outcome::Done)
             }
         };
-        self.patience.conclude(&who, result)
+        self.patience.conclude_aloud(&who, result, |refused| {
+            self.recorder
+                .say(&*claim, EventType::Warning, "ProvisioningFailed", refused);
+        })
     }
 
     async fn provision(
@@ -144,6 +147,7 @@ impl Claims {
         intent: Intent,
     ) -> Result<Outcome, ApiError> {
         let begun = Instant::now();
+        let beginning = self.sources.begin(claim);
         let Ready {
             plan,
             request,
@@ -174,6 +178,7 @@ impl Claims {
         let Some(claim) = recorded else {
             return Ok(AGAIN);
         };
+        drop(beginning);
         self.prepare.plans.remember(&claim, plan.clone());
         let driver = self.calls_for(class);
         let mut call = std::pin::pin!(driver.create_volume(request));

@@ -213,6 +213,29 @@ pub(super) fn needed(claim: &Claim) -> Option<Origin> {
     }
 }
 
+/// Who needs a source: while it stays, whoever wants to be made from it. While it is being
+/// deleted nobody begins with it any more, so only those whose volume is perhaps being made.
+pub(super) fn needs(claim: &Claim, origin: &Origin, source: Source) -> bool {
+    let begun = claim.metadata.has_finalizer(PROVISIONING);
+    (begun || source == Source::Stays) && needed(claim).as_ref() == Some(origin)
+}
+
+/// Whether a source is being deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    Stays,
+    Goes,
+}
+
+impl Source {
+    pub(super) fn of<K: Kind>(object: &K) -> Self {
+        match object.meta().is_deleting() {
+            true => Self::Goes,
+            false => Self::Stays,
+        }
+    }
+}
+
 /// The content in the driver's words: whatever is needed to ask again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Content {

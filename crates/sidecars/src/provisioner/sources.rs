@@ -2,23 +2,35 @@
 //!
 //! Claim or snapshot get a finalizer before the driver is asked, and lose it when no claim
 //! needs them any more: found by the claims' own changes, and for what a crash left behind
-//! by a look at all snapshots now and then.
+//! by a look at all snapshots now and then. One that is being deleted waits only for calls
+//! whose outcome isn't known, and tells for whose: a claim that has not begun could not use it
+//! any more.
 
-use std::{sync::Once, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
+    time::Duration,
+};
 
 use orlop_model::{
     Claim, Kind, ReferenceGrant, Volume, VolumeSnapshot, VolumeSnapshotContent,
-    well_known::{CLONE_PROTECTION, SNAPSHOT_SOURCE_PROTECTION},
+    well_known::{CLONE_PROTECTION, PROVISIONING, SNAPSHOT_SOURCE_PROTECTION},
 };
 use orlop_runtime::{
-    ApiError, Cache, Change, Cluster, Index, Outcome, Process, Queue, with_finalizer,
-    without_finalizer,
+    ApiError, Cache, Change, Cluster, EventType, Index, Outcome, Process, Queue, Recorder,
+    with_finalizer, without_finalizer,
 };
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use super::source::{self, Content, ModeGuard, Origin, SourceError, Wish};
+use super::source::{self, Content, ModeGuard, Origin, Source, SourceError, Wish};
 use crate::{insist::insist, patience::UNTOLD, served::until_served};
+
+/// How soon a source is looked at again that a claim is about to begin with.
+const SOON: Duration = Duration::from_secs(1);
+
+/// How often it is told again for whom a source waits.
+const REMINDER: Duration = Duration::from_secs(300);
 
 /// What sources are looked after with.
 pub(super) struct Sources {
@@ -32,6 +44,40 @@ pub(super) struct Sources {
     /// Whether other namespaces may be named.
     pub(super) across: bool,
     pub(super) readiness: Readiness,
+    pub(super) recorder: Recorder,
+    /// Sources that may be free now.
+    pub(super) wake: Queue<Origin>,
+    pub(super) beginnings: Beginnings,
+}
+
+/// Sources that claims are about to begin with: they were looked at, and no intent is on record
+/// yet. Only what is in none of these turns can be let go.
+#[derive(Default)]
+pub(super) struct Beginnings(Mutex<BTreeMap<Origin, usize>>);
+
+impl Beginnings {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Origin, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A claim is about to begin with its source, as long as this lives.
+pub(super) struct Beginning<'a> {
+    all: &'a Beginnings,
+    origin: Option<Origin>,
+}
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        let Some(origin) = &self.origin else { return };
+        let mut all = self.all.lock();
+        if let Some(count) = all.get_mut(origin) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(origin);
+            }
+        }
+    }
 }
 
 /// Wakes claims up whose snapshot is ready now. Snapshots are watched only once a claim waits for
@@ -114,6 +160,19 @@ pub(super) fn by_need(claims: &Cache<Claim>) -> Index<Claim> {
 }
 
 impl Sources {
+    /// A claim is about to look at its source. To be held until its intent is on record.
+    pub(super) fn begin(&self, claim: &Claim) -> Beginning<'_> {
+        let origin = source::needed(claim);
+        if let Some(origin) = &origin {
+            let mut all = self.beginnings.lock();
+            *all.entry(origin.clone()).or_default() += 1;
+        }
+        Beginning {
+            all: &self.beginnings,
+            origin,
+        }
+    }
+
     /// What to fill a claim's volume with, and the object that must be kept meanwhile.
     pub(super) async fn find(&self, claim: &Claim) -> Result<Option<(Content, Found)>, Failure> {
         let Wish::From(origin) = source::wish(claim, self.across)? else {
@@ -134,6 +193,10 @@ impl Sources {
                     self.readiness.awaited();
                 }
                 let found = found.ok_or_else(missing)?;
+                if Source::of(&found) == Source::Goes {
+                    // Snapshots may not be watched.
+                    self.wake.add(origin.clone());
+                }
                 let content = match found.bound_content() {
                     None => None,
                     Some(name) => {
@@ -200,33 +263,51 @@ impl Sources {
     /// One look at one source: lets it go if no claim needs it any more.
     pub(super) async fn turn(&self, origin: Origin) -> Outcome {
         self.let_go(&origin).await.unwrap_or_else(|error| {
+            if let Origin::Claim(key) = &origin
+                && let Some(claim) = self.claims.get(key)
+                && error.is_refused()
+            {
+                let text = format!(
+                    "it is kept though no volume is made from it any more: the API server refuses \
+                     it: {}",
+                    error.chain()
+                );
+                let reason = "DeletionWaitsForCopy";
+                self.recorder.say(&*claim, EventType::Warning, reason, text);
+            }
             warn!(%origin, error = error.chain(), "will try again");
             Outcome::Retry
         })
     }
 
     async fn let_go(&self, origin: &Origin) -> Result<Outcome, ApiError> {
-        if !self.needed.get(&origin.to_string()).is_empty() {
-            return Ok(Outcome::Done);
-        }
         match origin {
             Origin::Claim(key) => {
                 let Some(claim) = self.claims.get(key) else {
                     return Ok(Outcome::Done);
                 };
-                let free = self.take_off(origin, &*claim, CLONE_PROTECTION).await?;
+                let (outcome, free) = self.take_off(origin, &*claim, CLONE_PROTECTION).await?;
                 if let Some(free) = free {
                     self.claims.absorb(free);
                 }
+                Ok(outcome)
             }
             Origin::Snapshot(key) => {
-                if let Some(snapshot) = self.cluster.get::<VolumeSnapshot>(key).await? {
-                    self.take_off(origin, &snapshot, SNAPSHOT_SOURCE_PROTECTION)
-                        .await?;
-                }
+                let Some(snapshot) = self.cluster.get::<VolumeSnapshot>(key).await? else {
+                    return Ok(Outcome::Done);
+                };
+                let finalizer = SNAPSHOT_SOURCE_PROTECTION;
+                let (outcome, _) = self.take_off(origin, &snapshot, finalizer).await?;
+                Ok(outcome)
             }
         }
-        Ok(Outcome::Done)
+    }
+
+    /// The claims that need a source, by the cache.
+    fn users(&self, origin: &Origin, source: Source) -> Vec<Arc<Claim>> {
+        let mut users = self.needed.get(&origin.to_string());
+        users.retain(|claim| source::needs(claim, origin, source));
+        users
     }
 
     async fn take_off<K: Kind>(
@@ -234,25 +315,52 @@ impl Sources {
         origin: &Origin,
         object: &K,
         finalizer: &str,
-    ) -> Result<Option<K>, ApiError> {
+    ) -> Result<(Outcome, Option<K>), ApiError> {
+        let source = Source::of(object);
         if !object.meta().has_finalizer(finalizer) {
-            return Ok(None);
+            return Ok((Outcome::Done, None));
+        }
+        if let Some(user) = self.users(origin, source).first() {
+            return Ok((self.kept_for(object, user), None));
+        }
+        // Who begins after this sees what we have seen: that the source goes.
+        if self.beginnings.lock().contains_key(origin) {
+            return Ok((Outcome::After(SOON), None));
         }
         // The cache may be behind, and a claim be there that needs it.
         let namespace = origin.key().namespace.as_str();
         let namespace = (!self.across).then_some(namespace);
         let claims = self.cluster.list::<Claim>(namespace).await?;
-        if claims
-            .iter()
-            .any(|c| source::needed(c).as_ref() == Some(origin))
-        {
-            return Ok(None);
+        let user = claims.iter().find(|c| source::needs(c, origin, source));
+        if let Some(user) = user {
+            return Ok((self.kept_for(object, user), None));
         }
         info!(%origin, "no volume is made from it any more");
-        insist(&self.cluster, object, |now: &K| {
-            without_finalizer(now, finalizer)
+        let free = insist(&self.cluster, object, |now: &K| {
+            // One that goes is free of those who only wish, one that stays is not.
+            let same = Source::of(now) == source || source == Source::Stays;
+            same.then(|| without_finalizer(now, finalizer))?
         })
-        .await
+        .await?;
+        Ok((Outcome::Done, free))
+    }
+
+    /// Tells whoever wants to be rid of a source why it stays.
+    fn kept_for<K: Kind>(&self, object: &K, user: &Claim) -> Outcome {
+        if Source::of(object) == Source::Stays {
+            return Outcome::Done;
+        }
+        let user = user.key();
+        let text = format!(
+            "it is deleted when the volume of claim {user} is made, which is filled from it, or \
+             is known not to be: the driver may be copying it now. \"kubectl describe pvc {name} \
+             -n {namespace}\" tells how far that is; if it is not wanted, delete that claim",
+            name = user.name,
+            namespace = user.namespace,
+        );
+        let reason = "DeletionWaitsForCopy";
+        self.recorder.say(object, EventType::Normal, reason, text);
+        Outcome::After(REMINDER)
     }
 
     /// Looks at all snapshots now and then: a provisioner that died may have left its
@@ -299,12 +407,23 @@ pub(super) fn feed(
                     waiting.iter().for_each(|claim| wake_claim.add(claim.key()));
                 }
                 // The claim that it was put on for may have gone while it was: then nothing else
-                // tells of it.
-                let kept = |claim: &Claim| claim.metadata.has_finalizer(CLONE_PROTECTION);
-                if kept(new) && !old.is_some_and(|old| kept(old)) {
+                // tells of it. And it may be free once it is to be deleted.
+                let kept = |claim: &Claim| {
+                    let kept = claim.metadata.has_finalizer(CLONE_PROTECTION);
+                    kept.then(|| Source::of(claim))
+                };
+                if kept(new).is_some() && old.and_then(|old| kept(old)) != kept(new) {
                     wake.add(Origin::Claim(Kind::key(&***new)));
                 }
-                (old.and_then(|old| source::needed(old)), source::needed(new))
+                let begun = |claim: &Claim| claim.metadata.has_finalizer(PROVISIONING);
+                let before = old.and_then(|old| source::needed(old));
+                if old.is_some_and(|old| begun(old)) && !begun(new) {
+                    before
+                        .clone()
+                        .into_iter()
+                        .for_each(|origin| wake.add(origin));
+                }
+                (before, source::needed(new))
             }
             Change::Deleted(claim) => (source::needed(claim), None),
         };

@@ -7,7 +7,7 @@ use orlop_model::{
     Claim, ClaimPhase, Key, VolumeSnapshot,
     well_known::{CLONE_PROTECTION, PROVISIONING, SNAPSHOT_SOURCE_PROTECTION},
 };
-use orlop_runtime::Patch;
+use orlop_runtime::{Cluster, Patch};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tonic::Code;
@@ -231,6 +231,95 @@ async fn a_finalizer_that_a_crash_left_on_a_snapshot_is_swept_away() {
     world.delete::<VolumeSnapshot>(&cut()).await;
     world.start(Fuse::never());
     until_snapshot_gone(&mut world).await;
+}
+
+/// The finalizer by which a claim or a snapshot is kept as a source stands on it.
+async fn until_kept(world: &mut World, source: &Key) {
+    let key = source.clone();
+    let kept = |cluster: Cluster, _| {
+        let key = key.clone();
+        async move {
+            let claim = cluster.get::<Claim>(&key).await?;
+            let snapshot = cluster.get::<VolumeSnapshot>(&key).await?;
+            Ok(
+                claim.is_some_and(|one| one.metadata.has_finalizer(CLONE_PROTECTION))
+                    || snapshot
+                        .is_some_and(|one| one.metadata.has_finalizer(SNAPSHOT_SOURCE_PROTECTION)),
+            )
+        }
+    };
+    world.until("the source is kept", kept).await;
+}
+
+/// A claim `data` and a snapshot `cut`, and a copy of one of them that the driver answers like this.
+async fn copy_of(source: Value, answer: Mishap) -> World {
+    let mut world = World::new().await;
+    world.install_snapshots().await;
+    world.add_snapshot("cut", NAME).await;
+    world.start(Fuse::never());
+    world.add_claim("fast").await;
+    world.until_settled().await;
+    world.fake.state().create.extend([answer; 2000]);
+    add_copy(&world, source).await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_is_deleted_goes_though_a_claim_that_can_never_be_made_names_it() {
+    let refused = Mishap::Refuse(Code::InvalidArgument);
+    let mut world = copy_of(from_claim(), refused).await;
+    until_kept(&mut world, &data()).await;
+    sleep(Duration::from_secs(60)).await;
+    world.delete::<Claim>(&data()).await;
+    let begun = Instant::now();
+    let gone =
+        |cluster: Cluster, _| async move { Ok(cluster.get::<Claim>(&data()).await?.is_none()) };
+    world.until("the source is gone", gone).await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(3),
+        "by its own change"
+    );
+
+    let mut world = copy_of(from_snapshot(), refused).await;
+    until_kept(&mut world, &cut()).await;
+    sleep(Duration::from_secs(60)).await;
+    world.delete::<VolumeSnapshot>(&cut()).await;
+    until_snapshot_gone(&mut world).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_source_that_may_still_be_copied_says_for_whom_it_stays() {
+    let unknown = Mishap::Refuse(Code::DeadlineExceeded);
+    for (source, key) in [(from_claim(), data()), (from_snapshot(), cut())] {
+        let mut world = copy_of(source, unknown).await;
+        until_kept(&mut world, &key).await;
+        sleep(Duration::from_secs(60)).await;
+        if key == cut() {
+            world.delete::<VolumeSnapshot>(&key).await;
+        } else {
+            world.delete::<Claim>(&key).await;
+        }
+        // Snapshots are not watched: the claim's next try finds it.
+        sleep(Duration::from_secs(400)).await;
+        let told = world.events(&key.name).await;
+        let right = |(reason, text): &&(String, String)| {
+            reason == "DeletionWaitsForCopy"
+                && text.contains("when the volume of claim default/copy is made")
+                && text.contains("delete that claim")
+        };
+        assert_eq!(told.iter().filter(right).count(), 1, "{told:#?}");
+        // The way out that it tells of.
+        world.fake.state().create.clear();
+        world.delete::<Claim>(&copy()).await;
+        let gone = |cluster: Cluster, _| {
+            let key = key.clone();
+            async move {
+                Ok(cluster.get::<Claim>(&key).await?.is_none()
+                    && (key == data() || cluster.get::<VolumeSnapshot>(&key).await?.is_none()))
+            }
+        };
+        world.until("the source is gone", gone).await;
+    }
 }
 
 /// CVE-2019-11255: what belongs to another driver, or to nobody, fills no volume.
