@@ -130,12 +130,13 @@ async fn run_single(process: &Process, shop: &Arc<Shop>) {
 }
 
 fn feed_snapshots(shop: &Shop, wishes: &Queue<Key>, contents: &Queue<Key>, sources: &Queue<Key>) {
-    let (wake, held) = (wishes.clone(), sources.clone());
+    let (wake, held, own) = (wishes.clone(), sources.clone(), contents.clone());
     let metrics = shop.config.metrics.clone();
     shop.snapshots.subscribe(move |change| {
         let snapshot = change.object();
         if let Change::Deleted(old) = change {
             metrics.gone(&old.metadata.uid);
+            own.add(Key::cluster(old.content_name()));
         }
         if let Some(claim) = &snapshot.spec.source.persistent_volume_claim_name {
             let (over, key) = match change {
@@ -190,7 +191,7 @@ async fn run_groups(process: &Process, shop: &Arc<Shop>) {
     let _ = shop.group_contents.set(bench.contents.clone());
     let wishes = queue(process, shop, "group-snapshot");
     let contents = queue(process, shop, "group-content");
-    let (wake, on) = (wishes.clone(), shop.clone());
+    let (wake, own, on) = (wishes.clone(), contents.clone(), shop.clone());
     bench.wishes.subscribe(move |change| match change {
         Change::Applied { old, new } => {
             if old.is_none_or(|old| group::stirs(old, new)) {
@@ -199,6 +200,7 @@ async fn run_groups(process: &Process, shop: &Arc<Shop>) {
         }
         Change::Deleted(old) => {
             on.config.metrics.gone(&old.metadata.uid);
+            own.add(Key::cluster(old.content_name()));
             // Its members waited for it.
             let all = on.snapshots.all();
             let members = all.iter().filter(|one| single::is_member_of(one, old));

@@ -1,5 +1,7 @@
 //! Contents: each is held by a finalizer, and one that was made for nobody goes.
 
+use std::{sync::Arc, time::Duration};
+
 use orlop_model::{
     Key, Kind, VolumeGroupSnapshotContent, VolumeSnapshotContent, snapshot::DeletionPolicy,
     well_known,
@@ -13,6 +15,14 @@ use super::{
     bench::Bench,
     wish::{Half, Wish},
 };
+
+/// How often it is told again what a content waits for.
+const REMINDER: Duration = Duration::from_secs(300);
+
+/// Whether a content may go, by its other half's word.
+fn is_marked<K: Half>(content: &K) -> bool {
+    content.meta().annotation(K::BEING_DELETED).is_some()
+}
 
 impl Half for VolumeSnapshotContent {
     const FINALIZER: &'static str = well_known::SNAPSHOT_CONTENT_BOUND;
@@ -82,11 +92,11 @@ impl Half for VolumeGroupSnapshotContent {
 impl<W: Wish> Bench<W> {
     /// One look at one content.
     pub(super) async fn content_turn(&self, key: Key) -> Outcome {
-        let step = match self.contents.get(&key) {
-            Some(content) => self.content_step(&content).await,
-            None => Ok(Outcome::Done),
+        let Some(content) = self.contents.get(&key) else {
+            return self.shop.conclude::<W::Content>(&key, Ok(Outcome::Done));
         };
-        self.shop.conclude::<W::Content>(&key, step)
+        let step = self.content_step(&content).await;
+        self.shop.conclude_aloud(&*content, step)
     }
 
     async fn content_step(&self, content: &W::Content) -> Result<Outcome, ApiError> {
@@ -108,6 +118,9 @@ impl<W: Wish> Bench<W> {
         if content.is_empty() {
             return self.tidy(content).await;
         }
+        if content.meta().is_deleting() && !is_marked(content) {
+            return self.unbidden(content).await;
+        }
         // Whatever is or was a snapshot stays without its other half: it may be all that is left
         // of somebody's data.
         Ok(Outcome::Done)
@@ -115,25 +128,14 @@ impl<W: Wish> Bench<W> {
 
     /// Lets go of a content that was made for a wish which was gone by then.
     async fn tidy(&self, content: &W::Content) -> Result<Outcome, ApiError> {
-        let uid = content.owner_uid();
-        let key = W::owner(content);
-        let is_ours = |wish: &W| wish.meta().uid == uid;
-        if self.wishes.get(&key).is_some_and(|wish| is_ours(&wish)) {
-            return Ok(Outcome::Done);
-        }
         // It was there before its content: if it isn't now, it never comes back.
-        let live = self.shop.cluster.get::<W>(&key).await?;
-        if live.as_ref().is_some_and(is_ours) {
+        if self.other_half(content).await?.is_some() {
             return Ok(Outcome::Done);
         }
-        if content
-            .meta()
-            .annotation(W::Content::BEING_DELETED)
-            .is_none()
-        {
-            let body = json!({"metadata": {"annotations": {W::Content::BEING_DELETED: "yes"}}});
-            return self.change(content, &Patch::merge_on(content, body)).await;
+        if !is_marked(content) {
+            return self.mark(content).await;
         }
+        let key = W::owner(content);
         if content.meta().is_deleting() {
             return Ok(Outcome::Done);
         }
@@ -144,6 +146,56 @@ impl<W: Wish> Bench<W> {
             Err(error) if error.is_conflict() => Ok(AGAIN),
             other => other.map(|()| Outcome::Done),
         }
+    }
+
+    /// The very wish that a content belongs to, if it is there.
+    async fn other_half(&self, content: &W::Content) -> Result<Option<Arc<W>>, ApiError> {
+        let key = W::owner(content);
+        let is_ours = |wish: &Arc<W>| wish.meta().uid == content.owner_uid();
+        let known = self.wishes.get(&key).filter(is_ours);
+        if known.is_some() {
+            return Ok(known);
+        }
+        let live = self.shop.cluster.get::<W>(&key).await?;
+        Ok(live.map(Arc::new).filter(is_ours))
+    }
+
+    /// Says on a content that it may go.
+    async fn mark(&self, content: &W::Content) -> Result<Outcome, ApiError> {
+        let body = json!({"metadata": {"annotations": {W::Content::BEING_DELETED: "yes"}}});
+        self.change(content, &Patch::merge_on(content, body)).await
+    }
+
+    /// Somebody has deleted a content, and not its other half with it. Where nothing is deleted at
+    /// the driver it goes; otherwise whoever wants that must say so, and is told how: it may be all
+    /// that is left of somebody's data.
+    async fn unbidden(&self, content: &W::Content) -> Result<Outcome, ApiError> {
+        let (kind, owner) = (W::KIND, W::owner(content));
+        let why = match (self.other_half(content).await?, content.policy()) {
+            // It is about to mark its content.
+            (Some(wish), _) if wish.meta().is_deleting() => return Ok(Outcome::Done),
+            (Some(_), _) => format!(
+                "it is deleted together with {kind} {owner}, which is bound to it; delete that \
+                 {kind}"
+            ),
+            (None, DeletionPolicy::Retain) => {
+                info!(content = %content.key(), %owner, "its other half is gone, and it is kept at the driver: let go");
+                return self.mark(content).await;
+            }
+            (None, DeletionPolicy::Delete) => format!(
+                "its {kind} {owner} is gone without having said that the data may be deleted. To \
+                 delete it at the driver, too: kubectl annotate {plural}.{group} {name} {mark}=yes. \
+                 To keep it there: set spec.deletionPolicy of this object to Retain. Either lets this \
+                 object go",
+                plural = W::Content::PLURAL,
+                group = W::Content::GROUP,
+                name = content.meta().name,
+                mark = W::Content::BEING_DELETED,
+            ),
+        };
+        let recorder = &self.shop.recorder;
+        recorder.say(content, EventType::Warning, "DeletionWaits", why);
+        Ok(Outcome::After(REMINDER))
     }
 
     async fn change(&self, content: &W::Content, patch: &Patch) -> Result<Outcome, ApiError> {

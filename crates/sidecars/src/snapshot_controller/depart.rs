@@ -14,6 +14,7 @@ use super::{
     AGAIN,
     bench::Bench,
     metrics::Operation,
+    shop::Shop,
     wish::{Half, Wish},
 };
 use crate::{insist::insist, patience::Setback};
@@ -112,7 +113,9 @@ pub(super) async fn single(
         other => other,
     };
     let text = match hindrance {
-        Hindrance::Restoring => "Snapshot is being used to restore a PVC".to_owned(),
+        Hindrance::Restoring => {
+            restoring(shop, snapshot, "Snapshot is being used to restore a PVC")
+        }
         Hindrance::Group => format!(
             "deletion of the individual volume snapshot {} is not allowed as it belongs to group \
              snapshot {}/{}. Deleting the group snapshot will trigger the deletion of all the \
@@ -124,6 +127,17 @@ pub(super) async fn single(
         Hindrance::GroupGoes | Hindrance::None => String::new(),
     };
     follow(bench, snapshot, hindrance, text, &OURS).await
+}
+
+/// That a snapshot is kept, for whom, and what to do about it.
+fn restoring(shop: &Shop, snapshot: &VolumeSnapshot, said: &str) -> String {
+    match shop.restored_to(snapshot) {
+        Some(claim) => format!(
+            "{said}: {claim}. It is deleted once that claim is bound; if it can't be made or is not \
+             wanted, delete that claim"
+        ),
+        None => said.to_owned(),
+    }
 }
 
 pub(super) async fn group(
@@ -151,7 +165,7 @@ pub(super) async fn group(
                 member.key(),
                 group.key()
             );
-            (Hindrance::Restoring, text)
+            (Hindrance::Restoring, restoring(shop, member, &text))
         }
         None => (Hindrance::None, String::new()),
     };

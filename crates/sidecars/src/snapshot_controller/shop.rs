@@ -8,7 +8,9 @@ use std::{
 use orlop_model::{
     Claim, Key, Kind, Volume, VolumeGroupSnapshotContent, VolumeSnapshot, VolumeSnapshotContent,
 };
-use orlop_runtime::{ApiError, Cache, Clock, Cluster, Index, Outcome, Process, Queue, Recorder};
+use orlop_runtime::{
+    ApiError, Cache, Clock, Cluster, EventType, Index, Outcome, Process, Queue, Recorder,
+};
 
 use super::{Claims, Config, Volumes, sources};
 use crate::patience::{Patience, Setback};
@@ -118,6 +120,19 @@ impl Shop {
         self.patience.conclude(&who::<K>(key), result)
     }
 
+    /// Ends an object's turn, and tells on it what the API server refused.
+    pub(super) fn conclude_aloud<K: Kind>(
+        &self,
+        object: &K,
+        result: Result<Outcome, ApiError>,
+    ) -> Outcome {
+        let who = who::<K>(&object.key());
+        self.patience.conclude_aloud(&who, result, |refused| {
+            self.recorder
+                .say(object, EventType::Warning, "UpdateFailed", refused);
+        })
+    }
+
     /// The volume of that driver and handle, if there is exactly one.
     pub(super) fn volume_of(&self, driver: &str, handle: &str) -> Option<std::sync::Arc<Volume>> {
         match self.by_handle.get(&handle_key(driver, handle)).as_slice() {
@@ -126,10 +141,15 @@ impl Shop {
         }
     }
 
+    /// A claim that is being made from the snapshot.
+    pub(super) fn restored_to(&self, snapshot: &VolumeSnapshot) -> Option<Key> {
+        let claims = self.restoring.get(&snapshot.key().to_string());
+        claims.first().map(|claim| Kind::key(&**claim))
+    }
+
     /// Whether a claim is being made from the snapshot.
     pub(super) fn is_being_restored(&self, snapshot: &VolumeSnapshot) -> bool {
-        let claims = self.restoring.get(&snapshot.key().to_string());
-        !claims.is_empty()
+        self.restored_to(snapshot).is_some()
             || snapshot
                 .metadata
                 .has_finalizer(orlop_model::well_known::SNAPSHOT_SOURCE_PROTECTION)

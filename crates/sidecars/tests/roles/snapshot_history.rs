@@ -5,7 +5,7 @@ use std::time::Duration;
 use orlop_model::{
     Claim, Key, Kind, Volume, VolumeGroupSnapshot, VolumeGroupSnapshotClass,
     VolumeGroupSnapshotContent, VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent,
-    well_known::{PROVISIONED_BY, SNAPSHOT_BEING_CREATED, SNAPSHOT_CONTENT_BOUND},
+    well_known::{self, PROVISIONED_BY, SNAPSHOT_BEING_CREATED, SNAPSHOT_CONTENT_BOUND},
 };
 use orlop_runtime::{Cluster, Patch, Preconditions};
 use serde_json::json;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use tonic::Code;
 
 use crate::{
-    driver::Mishap,
+    driver::{Mishap, NAME},
     fuse::Fuse,
     snapshots::{
         add_classes, add_snapshot, cut, running, snapshot, take, told, until_gone, until_ready,
@@ -373,4 +373,89 @@ async fn a_content_that_is_made_anew_finds_what_was_cut_for_its_forerunner() {
     sleep(Duration::from_secs(900)).await;
     assert_eq!(world.fake.state().cuts.single.len(), 1);
     assert!(snapshot(&world).await.is_ready());
+}
+
+/// A snapshot that was cut, and its content.
+async fn cut_by(policy: &str) -> (World, Key) {
+    let mut world = running().await;
+    if policy != "Delete" {
+        world
+            .delete::<VolumeSnapshotClass>(&Key::cluster("cuts"))
+            .await;
+        world
+            .create::<VolumeSnapshotClass>(json!({
+                "metadata": {"name": "cuts"}, "driver": NAME, "deletionPolicy": policy,
+            }))
+            .await;
+    }
+    take(&world).await;
+    until_ready(&mut world).await;
+    let content = Key::cluster(snapshot(&world).await.content_name());
+    (world, content)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_content_that_is_deleted_alone_says_what_it_waits_for() {
+    for forced_first in [true, false] {
+        let (mut world, content) = cut_by("Delete").await;
+        if forced_first {
+            world.crash();
+            force_away::<VolumeSnapshot>(&world, &cut()).await;
+            world.start(Fuse::never());
+            sleep(Duration::from_secs(60)).await;
+        }
+        world.delete::<VolumeSnapshotContent>(&content).await;
+        sleep(Duration::from_secs(60)).await;
+        if !forced_first {
+            let events = told(&world, &content.name, "DeletionWaits").await;
+            assert_eq!(events.len(), 1, "{events:#?}");
+            let text = "it is deleted together with VolumeSnapshot default/cut";
+            assert!(events[0].0.starts_with(text), "{events:#?}");
+            // Too quickly for anybody to say that its content may go.
+            world.refuse(Some(|what| what.contains("/volumesnapshotcontents/")));
+            force_away::<VolumeSnapshot>(&world, &cut()).await;
+            world.refuse(None);
+            sleep(Duration::from_secs(60)).await;
+        }
+        let events = told(&world, &content.name, "DeletionWaits").await;
+        let way_out = format!(
+            "kubectl annotate volumesnapshotcontents.snapshot.storage.k8s.io {} {}=yes",
+            content.name,
+            well_known::SNAPSHOT_BEING_DELETED
+        );
+        assert!(
+            events.iter().any(|(text, _)| text.contains(&way_out)),
+            "{events:#?}"
+        );
+        let before = world.requests().len();
+        sleep(Duration::from_secs(3600)).await;
+        let spent = world.requests().len() - before;
+        assert!(spent < 60, "{spent} requests in an hour");
+        assert_eq!(world.fake.calls("DeleteSnapshot"), 0, "nobody said so");
+        let mark =
+            json!({"metadata": {"annotations": {well_known::SNAPSHOT_BEING_DELETED: "yes"}}});
+        let marked = world
+            .cluster
+            .patch::<VolumeSnapshotContent>(&content, &Patch::Merge(mark))
+            .await;
+        marked.expect("it is there");
+        until_gone::<VolumeSnapshotContent>(&mut world).await;
+        assert!(world.fake.state().cuts.single.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_content_whose_snapshot_was_forced_away_goes_when_it_is_deleted() {
+    let (mut world, content) = cut_by("Retain").await;
+    world.crash();
+    force_away::<VolumeSnapshot>(&world, &cut()).await;
+    world.start(Fuse::never());
+    sleep(Duration::from_secs(60)).await;
+    world.delete::<VolumeSnapshotContent>(&content).await;
+    until_gone::<VolumeSnapshotContent>(&mut world).await;
+    assert_eq!(
+        world.fake.state().cuts.single.len(),
+        1,
+        "what it told of stays"
+    );
 }
