@@ -29,7 +29,7 @@ use crate::{
     capability::{self, AccessError, Shape, SingleNode},
     credentials::{self, CredentialsError},
     insist::insist,
-    patience::{Patience, Setback},
+    patience::{Patience, Setback, refused},
     words::words,
 };
 
@@ -73,6 +73,8 @@ enum Failure {
     Access(#[from] AccessError),
     #[error("{0}")]
     Hindered(String),
+    #[error("{0}")]
+    Refused(String),
     #[error("what the driver answered to ControllerPublishVolume can not be written down")]
     Unwritable(#[source] ApiError),
 }
@@ -81,9 +83,11 @@ impl Failure {
     fn code(&self) -> Option<i32> {
         match self {
             Self::Driver(error) => Some(error.code as i32),
-            Self::Credentials(_) | Self::Access(_) | Self::Hindered(_) | Self::Unwritable(_) => {
-                None
-            }
+            Self::Credentials(_)
+            | Self::Access(_)
+            | Self::Hindered(_)
+            | Self::Refused(_)
+            | Self::Unwritable(_) => None,
         }
     }
 
@@ -92,6 +96,7 @@ impl Failure {
             Self::Driver(error) => Setback::of_call(error),
             Self::Access(_) | Self::Unwritable(_) => Setback::Infeasible,
             Self::Credentials(_) | Self::Hindered(_) => Setback::Waiting,
+            Self::Refused(_) => Setback::Failed,
         }
     }
 }
@@ -111,7 +116,12 @@ impl Attachments {
             self.patience.forget(&name);
             return Outcome::Done;
         };
-        let result = self.step(&attachment).await;
+        let mut result = self.step(&attachment).await;
+        if let Some(why) = result.as_ref().err().and_then(refused) {
+            // Nobody else can help but who looks at it.
+            let failure = Failure::Refused(why);
+            result = self.say_failed(&attachment, &failure).await;
+        }
         self.patience.conclude(&name, result)
     }
 

@@ -105,14 +105,23 @@ impl Volumes {
             return Outcome::Done;
         };
         let told = in_the_drivers_words(volume.clone());
-        let result = match reclaim::decide(&self.view(&volume, &told)) {
+        let step = reclaim::decide(&self.view(&volume, &told));
+        let reason = match step {
+            Step::Delete(_) => "VolumeFailedDelete",
+            _ => "VolumeUpdateFailed",
+        };
+        let result = match step {
             Step::Leave => Ok(Outcome::Done),
             Step::WaitForDetach => Ok(self.wait_for_detach(&volume)),
             Step::Guard => self.guard(&volume).await,
             Step::Unguard => self.unguard(&volume).await.map(|()| Outcome::Done),
             Step::Delete(_) => self.delete(&volume).await,
         };
-        self.patience.conclude(&who(&name), result)
+        self.patience
+            .conclude_aloud(&who(&name), result, |refused| {
+                self.recorder
+                    .say(&*volume, EventType::Warning, reason, refused);
+            })
     }
 
     /// Its attachment's end wakes it; that there is none for long is told.

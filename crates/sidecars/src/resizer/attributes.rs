@@ -83,7 +83,10 @@ impl Attributes {
             return Outcome::Done;
         };
         let step = self.step(&claim).await;
-        self.patience.conclude(&who(&key), step)
+        self.patience.conclude_aloud(&who(&key), step, |refused| {
+            self.desk
+                .say(&claim, EventType::Warning, "VolumeModifyFailed", refused);
+        })
     }
 
     async fn step(&self, claim: &Claim) -> Result<Outcome, ApiError> {

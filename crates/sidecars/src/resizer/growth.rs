@@ -108,7 +108,10 @@ impl Growth {
             return Outcome::Done;
         };
         let step = self.step(&claim).await;
-        self.patience.conclude(&who(&key), step)
+        self.patience.conclude_aloud(&who(&key), step, |refused| {
+            self.desk
+                .say(&claim, EventType::Warning, "VolumeResizeFailed", refused);
+        })
     }
 
     async fn step(&self, claim: &Claim) -> Result<Outcome, ApiError> {

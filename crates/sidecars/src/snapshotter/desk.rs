@@ -62,7 +62,15 @@ impl<K: Content> Desk<K> {
         if elsewhere || content.driver() != self.info.name {
             return Outcome::Done;
         }
-        self.patience.conclude(&who, self.step(&content).await)
+        let result = self.step(&content).await;
+        self.patience.conclude_aloud(&who, result, |refused| {
+            let reason = match content.meta().is_deleting() {
+                true => K::NAMES.delete_error,
+                false => K::NAMES.creation_failed,
+            };
+            self.recorder
+                .say(&*content, EventType::Warning, reason, refused);
+        })
     }
 
     async fn step(&self, content: &K) -> Result<Outcome, ApiError> {

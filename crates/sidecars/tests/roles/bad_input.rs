@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use futures::{FutureExt as _, future::BoxFuture};
 use orlop_model::{
-    Claim, Event, Key, Secret, StorageClass, Volume, VolumeAttachment, VolumeAttributesClass,
-    well_known::CLAIM_AS_SNAPSHOT_SOURCE,
+    Claim, ClaimPhase, Event, Key, Secret, StorageClass, Volume, VolumeAttachment,
+    VolumeAttributesClass, VolumeSnapshotContent, well_known::CLAIM_AS_SNAPSHOT_SOURCE,
 };
 use orlop_runtime::Cluster;
 use serde_json::{Value, json};
@@ -347,4 +348,193 @@ async fn what_the_api_server_does_not_let_the_snapshot_controller_write_is_told_
         world.refuse(None);
         crate::snapshots::until_ready(&mut world).await;
     }
+}
+
+async fn gone(world: &World) {
+    world.delete::<Claim>(&data()).await;
+}
+
+/// A request that is refused, and where that is told.
+struct Said {
+    object: &'static str,
+    reason: &'static str,
+    refused: Which,
+    begin: fn(&World) -> BoxFuture<'_, ()>,
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_refuses_the_sidecars_is_told_on_the_object() {
+    let cases = [
+        Said {
+            object: "data",
+            reason: "VolumeResizeFailed",
+            refused: |what| what.ends_with("/persistentvolumeclaims/data/status"),
+            begin: |world| crate::resizing::ask(world, "2Gi").boxed(),
+        },
+        Said {
+            object: "data",
+            reason: "VolumeModifyFailed",
+            refused: |what| what.ends_with("/persistentvolumeclaims/data/status"),
+            begin: |world| {
+                let body = json!({"spec": {"volumeAttributesClassName": "gold"}});
+                change(world, body).boxed()
+            },
+        },
+        Said {
+            object: "",
+            reason: "VolumeFailedDelete",
+            refused: |what| what.starts_with("DELETE /api/v1/persistentvolumes/"),
+            begin: |world| gone(world).boxed(),
+        },
+    ];
+    for case in cases {
+        let mut world = World::new().await;
+        let growing = json!({"allowVolumeExpansion": true});
+        world.add_class("growing", growing).await;
+        let gold =
+            json!({"metadata": {"name": "gold"}, "driverName": NAME, "parameters": {"a": "b"}});
+        world.create::<VolumeAttributesClass>(gold).await;
+        world.start(Fuse::never());
+        world.add_claim("growing").await;
+        world.until_settled().await;
+        let volume = world.volume().await.expect("it is there").metadata.name;
+        world.refuse(Some(case.refused));
+        (case.begin)(&world).await;
+        sleep(Duration::from_secs(30)).await;
+        let before = world.requests().len();
+        sleep(Duration::from_secs(3600)).await;
+        let spent = world.requests().len() - before;
+        assert!(spent <= FEW, "{}: {spent} requests in an hour", case.reason);
+        let object = match case.object {
+            "" => volume.as_str(),
+            object => object,
+        };
+        let told = warnings(&world, object).await;
+        let right = told.iter().filter(|event| {
+            event.reason == case.reason
+                && event.message.contains("the API server refuses it")
+                && event.message.contains("next try in")
+        });
+        assert_eq!(right.count(), 1, "{}: {told:#?}", case.reason);
+        world.refuse(None);
+        if world
+            .claim()
+            .await
+            .is_some_and(|claim| !claim.metadata.is_deleting())
+        {
+            gone(&world).await;
+        }
+        world.until_nothing_is_left().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_annotations_leave_no_room_for_ours_says_so() {
+    let mut world = World::new().await;
+    world.start(Fuse::never());
+    world.add_claim("fast").await;
+    world.until_settled().await;
+    // The API server takes 256 KiB of them: there is room for the binder's, and no more.
+    let full = "x".repeat((256 << 10) - 200);
+    world
+        .add_claim_with(json!({
+            "metadata": {"name": "copy", "annotations": {"team/notes": full}},
+            "spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "data"}},
+        }))
+        .await;
+    sleep(Duration::from_secs(30)).await;
+    let before = world.requests().len();
+    sleep(Duration::from_secs(3600)).await;
+    let spent = world.requests().len() - before;
+    assert!(spent <= FEW, "{spent} requests in an hour");
+    let told = warnings(&world, "copy").await;
+    let [event] = told.as_slice() else {
+        panic!("{told:#?}")
+    };
+    assert_eq!(event.reason, "ProvisioningFailed");
+    for words in ["the API server refuses it", "annotations", "next try in"] {
+        assert!(event.message.contains(words), "{}", event.message);
+    }
+    assert_eq!(world.fake.calls("CreateVolume"), 1, "that of the first");
+    let less =
+        orlop_runtime::Patch::Merge(json!({"metadata": {"annotations": {"team/notes": null}}}));
+    let key = Key::namespaced("default", "copy");
+    let changed = world.cluster.patch::<Claim>(&key, &less).await;
+    changed.expect("it is there");
+    let begun = Instant::now();
+    let bound = |cluster: Cluster, _| {
+        let key = key.clone();
+        async move {
+            let claim = cluster.get::<Claim>(&key).await?;
+            Ok(claim.is_some_and(|claim| claim.phase() == ClaimPhase::Bound))
+        }
+    };
+    world.until("the copy is bound", bound).await;
+    assert!(begun.elapsed() < Duration::from_secs(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_refuses_the_attacher_is_told_on_the_attachment() {
+    let mut world = World::new().await;
+    world.start(Fuse::never());
+    world.add_claim("fast").await;
+    world.until_settled().await;
+    world.refuse(Some(|what| {
+        what.starts_with("PATCH") && what.ends_with("/volumeattachments/at-n1")
+    }));
+    world.attach("n1").await;
+    sleep(Duration::from_secs(30)).await;
+    let before = world.requests().len();
+    sleep(Duration::from_secs(3600)).await;
+    let spent = world.requests().len() - before;
+    assert!(spent <= FEW, "{spent} requests in an hour");
+    let key = Key::cluster("at-n1");
+    let attachment = world.cluster.get::<VolumeAttachment>(&key).await;
+    let attachment = attachment.expect("it answers").expect("it is there");
+    let message = attachment.status.attach_error.expect("it is told").message;
+    assert!(message.contains("the API server refuses it"), "{message}");
+    assert_eq!(world.fake.calls("ControllerPublishVolume"), 0);
+    world.refuse(None);
+    world.until_attached("n1").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_does_not_let_anybody_write_on_a_content_is_told_there() {
+    let mut world = crate::snapshots::running().await;
+    world.refuse(Some(|what| {
+        what.starts_with("PATCH") && what.contains("/volumesnapshotcontents/")
+    }));
+    crate::snapshots::take(&world).await;
+    let owner = json!({"name": "other", "namespace": "default", "uid": "u"});
+    world
+        .create::<VolumeSnapshotContent>(json!({
+            "metadata": {"name": "found"},
+            "spec": {
+                "driver": NAME, "deletionPolicy": "Retain", "source": {"snapshotHandle": "old"},
+                "volumeSnapshotRef": owner,
+            },
+        }))
+        .await;
+    sleep(Duration::from_secs(30)).await;
+    let before = world.requests().len();
+    sleep(Duration::from_secs(3600)).await;
+    let spent = world.requests().len() - before;
+    assert!(spent <= 2 * FEW, "{spent} requests in an hour");
+    // Who cuts can't begin, who binds can't hold what was there before.
+    let content = crate::snapshots::snapshot(&world).await.content_name();
+    for (content, reason) in [
+        (content.as_str(), "SnapshotCreationFailed"),
+        ("found", "UpdateFailed"),
+    ] {
+        let told = warnings(&world, content).await;
+        let right = told.iter().filter(|event| {
+            event.reason == reason
+                && event.message.contains("the API server refuses it")
+                && event.message.contains("next try in")
+        });
+        assert_eq!(right.count(), 1, "{content}: {told:#?}");
+    }
+    assert_eq!(world.fake.calls("CreateSnapshot"), 0);
+    world.refuse(None);
+    crate::snapshots::until_ready(&mut world).await;
 }
