@@ -13,6 +13,9 @@ pub(super) const DEFAULT: u64 = 1 << 30;
 /// The smallest volume of any kind.
 pub(super) const SMALLEST: u64 = 8 << 20;
 
+/// The largest size that can be told: whole blocks below what CSI's numbers hold.
+const LARGEST: u64 = i64::MAX as u64 / BLOCK * BLOCK;
+
 /// A size as Kubernetes writes it: whole bytes, or with a unit such as `Gi` or `G`.
 #[must_use]
 pub fn bytes(text: &str) -> Option<u64> {
@@ -104,15 +107,22 @@ pub enum SizeError {
         limit: u64,
     },
     /// No size that we can make is in the range.
-    #[error(
-        "the smallest possible size for this request is {smallest} bytes, and the limit is {limit}"
-    )]
+    #[error("{}", out_of_range(*smallest, *limit))]
     OutOfRange {
-        /// What we could make.
-        smallest: u64,
+        /// What we could make; none if no number tells of anything so large.
+        smallest: Option<u64>,
         /// What is allowed.
         limit: u64,
     },
+}
+
+fn out_of_range(smallest: Option<u64>, limit: u64) -> String {
+    match smallest {
+        Some(smallest) => format!(
+            "the smallest possible size for this request is {smallest} bytes, and the limit is {limit}"
+        ),
+        None => format!("no volume has more than {LARGEST} bytes; ask for less"),
+    }
 }
 
 impl SizeRange {
@@ -144,8 +154,8 @@ impl SizeRange {
             (Some(size), Some(limit)) if size <= limit => Ok(size),
             (Some(size), None) => Ok(size),
             (size, limit) => Err(SizeError::OutOfRange {
-                smallest: size.unwrap_or(u64::MAX),
-                limit: limit.unwrap_or(i64::MAX as u64),
+                smallest: size,
+                limit: limit.unwrap_or(LARGEST),
             }),
         }
     }
@@ -195,10 +205,12 @@ mod tests {
             Err(SizeError::OutOfRange { .. })
         ));
         assert!(matches!(choose(1, 2), Err(SizeError::OutOfRange { .. })));
-        assert!(matches!(
-            choose(i64::MAX, 0),
-            Err(SizeError::OutOfRange { .. })
-        ));
+        let said = |required| choose(required, 0).map_err(|error| error.to_string());
+        let most = 9_223_372_036_854_771_712;
+        assert_eq!(said(most), Ok(LARGEST));
+        // 8Ei, as an API server says it.
+        let text = "no volume has more than 9223372036854771712 bytes; ask for less";
+        assert_eq!(said(i64::MAX), Err(text.to_owned()));
     }
 
     #[test]
