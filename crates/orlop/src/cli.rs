@@ -19,15 +19,10 @@ use orlop_drivers::nfs::OnDelete;
         included."
 )]
 pub(crate) struct Cli {
-    /// What to log: a level, or filters such as `orlop_node=debug`.
-    #[arg(
-        long,
-        global = true,
-        env = "ORLOP_LOG",
-        default_value = "warn",
-        value_name = "FILTER"
-    )]
-    pub(crate) log: String,
+    /// What to log: a level, or filters such as `orlop_node=debug`. By default warnings, and of
+    /// `controller` and `node-registrar` what they do
+    #[arg(long, global = true, env = "ORLOP_LOG", value_name = "FILTER")]
+    pub(crate) log: Option<String>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

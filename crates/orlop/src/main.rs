@@ -54,11 +54,11 @@ fn main() -> ExitCode {
         Cli {
             command: Command::Controller(cli::Words { words }),
             log,
-        } => return dropin::controller(&words, &log),
+        } => return dropin::controller(&words, log.as_deref()),
         Cli {
             command: Command::NodeRegistrar(cli::Words { words }),
             log,
-        } => return dropin::node_registrar(&words, &log),
+        } => return dropin::node_registrar(&words, log.as_deref()),
         other => other,
     };
     match run(cli) {
@@ -76,10 +76,11 @@ fn run(cli: Cli) -> anyhow::Result<()> {
             cli::Driver::Local(cli::DriverLocal { v: Some(v), .. })
             | cli::Driver::Nfs(cli::DriverNfs { v: Some(v), .. }),
         ) => dropin::as_loud_as(*v),
-        _ => cli
-            .log
-            .parse()
-            .map_err(|e| anyhow::anyhow!("--log {:?} is no filter: {e}", cli.log))?,
+        _ => {
+            let filter = cli.log.as_deref().unwrap_or("warn");
+            let parsed = filter.parse();
+            parsed.map_err(|e| anyhow::anyhow!("--log {filter:?} is no filter: {e}"))?
+        }
     };
     tracing_subscriber::registry()
         .with(filter)

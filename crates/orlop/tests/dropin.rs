@@ -5,8 +5,10 @@
 mod support;
 
 use std::{
+    fs,
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
+    path::Path,
     process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
@@ -146,16 +148,33 @@ struct Running(Child);
 
 impl Running {
     fn start(words: &[&str]) -> Self {
+        Self::telling(words, Stdio::inherit())
+    }
+
+    /// Its log goes to a file.
+    fn logging(words: &[&str], log: &Path) -> Self {
+        Self::telling(words, fs::File::create(log).unwrap().into())
+    }
+
+    fn telling(words: &[&str], log: Stdio) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_orlop"))
             .args(words)
             .env_remove("KUBECONFIG")
             .env_remove("POD_NAMESPACE")
+            .env_remove("ORLOP_LOG")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::inherit())
+            .stderr(log)
             .spawn()
             .unwrap();
         Self(child)
+    }
+
+    /// Asks it to end, and waits until it has.
+    fn stop(mut self) {
+        let id = self.0.id().to_string();
+        assert!(Command::new("kill").arg(id).status().unwrap().success());
+        assert!(self.0.wait().unwrap().success());
     }
 }
 
@@ -230,10 +249,10 @@ fn sidecars_under_their_old_names_make_a_volume_and_tell_how_they_are() {
         &address,
         &served,
         "--leader-election",
-        "--v=5",
         "--timeout=30s",
     ];
-    let _provisioner = Running::start(&words);
+    let logs = ["provisioner.log", "controller.log"].map(|name| folder.join(name));
+    let _provisioner = Running::logging(&words, &logs[0]);
     let probed = format!("-http-endpoint=127.0.0.1:{probe_port}");
     let _probe = Running::start(&["livenessprobe", &address, &probed]);
     let both = format!("--http-endpoint=127.0.0.1:{all_port}");
@@ -243,9 +262,10 @@ fn sidecars_under_their_old_names_make_a_volume_and_tell_how_they_are() {
         &address,
         &both,
         "--controllers=attacher,resizer",
+        "--leader-election",
         "--timeout=20s",
     ];
-    let _both = Running::start(&words);
+    let both = Running::logging(&words, &logs[1]);
     let _control = Running::start(&["control", &kubeconfig]);
     machine.apply(
         "apiVersion: storage.k8s.io/v1
@@ -299,6 +319,24 @@ spec:
     assert!(ok(port, "/healthz/leader-election"));
     until("the probe", || ok(probe_port, "/healthz").then_some(()));
     until("the controllers", || ok(all_port, "/healthz").then_some(()));
+
+    // Whoever looks at a log sees, without asking for more, who works for whom and what came of it.
+    both.stop();
+    let [provisioner, controller] = logs.map(|log| fs::read_to_string(log).unwrap());
+    for words in [
+        "met the driver",
+        "driver=\"local.csi.orlop.dev\"",
+        "leading",
+    ] {
+        assert!(provisioner.contains(words), "{words}: {provisioner}");
+        assert!(controller.contains(words), "{words}: {controller}");
+    }
+    assert!(
+        provisioner.contains("provisioned claim=default/data"),
+        "{provisioner}"
+    );
+    let end = "stopped working, and gave the lease up";
+    assert!(controller.contains(end), "{controller}");
 
     let kubeconfig = machine.kubeconfig().display().to_string();
     let socket = socket.display().to_string();

@@ -63,14 +63,23 @@ impl Seen {
 impl Election {
     /// Waits until we lead.
     pub async fn win(&self, cluster: &Cluster, clock: &Clock) {
-        let mut seen = None;
+        let mut seen: Option<Seen> = None;
+        let mut told = None;
         loop {
             match self.attempt(cluster, clock, &mut seen).await {
                 Ok(true) => {
                     info!(lease = %self.lease, identity = self.identity, "leading");
                     return;
                 }
-                Ok(false) => {}
+                Ok(false) => {
+                    let holder = seen
+                        .as_ref()
+                        .and_then(|seen| seen.lease.spec.holder_identity.clone());
+                    if told != holder {
+                        info!(lease = %self.lease, holder, "another leads; waiting");
+                        told = holder;
+                    }
+                }
                 Err(error) => {
                     warn!(lease = %self.lease, error = error.chain(), "could not take the lease");
                 }

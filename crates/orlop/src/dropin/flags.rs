@@ -42,7 +42,7 @@ pub(super) struct Flag {
     pub(super) name: Cow<'static, str>,
     pub(super) kind: Kind,
     pub(super) default: &'static str,
-    pub(super) help: &'static str,
+    pub(super) help: Cow<'static, str>,
     pub(super) support: Support,
 }
 
@@ -307,12 +307,9 @@ pub(super) fn usage(flags: &[Flag], dialect: Dialect) -> String {
     let width = flags.iter().map(|flag| head(flag).len()).max();
     let mut text = String::new();
     for flag in flags {
-        let default = match (flag.kind, flag.default) {
-            (_, "" | "0" | "0s" | "false") => String::new(),
-            (Kind::Text | Kind::Labels, default) => format!(" (default {default:?})"),
-            (_, default) => format!(" (default {default})"),
-        };
-        let help = flag.help;
+        let default = shown_default(flag).map(|default| format!(" (default {default})"));
+        let default = default.unwrap_or_default();
+        let help = &flag.help;
         // Writing into a string can't fail.
         let _ = match dialect {
             Dialect::Go => writeln!(text, "  -{}\n    \t{help}{default}", head(flag)),
@@ -324,6 +321,15 @@ pub(super) fn usage(flags: &[Flag], dialect: Dialect) -> String {
         };
     }
     text
+}
+
+/// A flag's default as help shows it, if it is worth a word.
+pub(super) fn shown_default(flag: &Flag) -> Option<String> {
+    match (flag.kind, flag.default) {
+        (_, "" | "0" | "0s" | "false") => None,
+        (Kind::Text | Kind::Labels, default) => Some(format!("{default:?}")),
+        (_, default) => Some(default.to_owned()),
+    }
 }
 
 /// A flag's name and what it takes.

@@ -12,7 +12,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
 };
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::settings::Running;
 use crate::endpoint::Health;
@@ -119,9 +119,11 @@ pub(super) async fn lead(
     loop {
         let process = Process::measured(client.clone(), clock, metrics.clone());
         let Some(election) = election else {
+            info!("working without a lease: it is for others to see to it that nobody else does");
             start(&process);
             stop.await;
             process.kill();
+            info!("stopped working");
             return;
         };
         standing.set(&election.lease, None);
@@ -141,11 +143,14 @@ pub(super) async fn lead(
         match lost {
             Some(lost) => warn!(%lost, "stopped working; running for it again"),
             None => {
-                if let Err(error) = election.resign(&process.cluster).await {
-                    warn!(
+                let lease = &election.lease;
+                match election.resign(&process.cluster).await {
+                    Ok(()) => info!(%lease, "stopped working, and gave the lease up"),
+                    Err(error) => warn!(
+                        %lease,
                         error = error.chain(),
                         "the lease was not given up and runs out by itself"
-                    );
+                    ),
                 }
                 return;
             }

@@ -7,6 +7,7 @@ use orlop_csi::{
 };
 use orlop_runtime::Metrics;
 use orlop_sidecars::liveness;
+use tracing::info;
 
 use super::settings::View;
 use crate::{endpoint::Endpoint, up::terminated};
@@ -65,7 +66,7 @@ async fn run(view: &View<'_>, places: Places) -> Result<()> {
         ready = driver.probe_until_ready() => ready,
         () = &mut stop => return Ok(()),
     };
-    driver
+    let info = driver
         .info()
         .await
         .with_context(|| format!("the CSI driver at {address} does not say who it is"))?;
@@ -83,6 +84,11 @@ async fn run(view: &View<'_>, places: Places) -> Result<()> {
         None => (health, None),
     };
     let served = health.serve(&places.health).await?;
+    info!(
+        driver = info.name,
+        at = places.health,
+        "telling the driver's health"
+    );
     stop.await;
     drop((served, apart));
     Ok(())

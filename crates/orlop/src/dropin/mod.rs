@@ -25,8 +25,6 @@ pub(crate) use voice::as_loud_as;
 
 /// The name of the program that is all sidecars of a driver.
 const ALL_IN_ONE: &str = "csi-sidecars";
-/// What it logs, unless `-v` says otherwise.
-const LOG: &str = "warn";
 /// What a wrong command line ends with, in Go.
 const MISUSE: u8 = 2;
 
@@ -40,14 +38,14 @@ pub(crate) fn called() -> Option<ExitCode> {
         .file_name()
         .is_some_and(|name| name == ALL_IN_ONE)
     {
-        return Some(controller(rest, LOG));
+        return Some(controller(rest, None));
     }
     if let Some(program) = programs::called(own) {
         return Some(stand_in(program, own, rest));
     }
     let (first, rest) = rest.split_first()?;
     if first == ALL_IN_ONE {
-        return Some(controller(rest, LOG));
+        return Some(controller(rest, None));
     }
     // A path in the first place is no name.
     let program = programs::called(first).filter(|program| program.name == first)?;
@@ -78,7 +76,7 @@ fn start(view: &View<'_>) -> Result<()> {
 }
 
 /// `orlop controller`: many controllers beside one driver.
-pub(crate) fn controller(words: &[String], log: &str) -> ExitCode {
+pub(crate) fn controller(words: &[String], log: Option<&str>) -> ExitCode {
     let given = match read(
         &Together::new().flags,
         Dialect::Go,
@@ -92,7 +90,7 @@ pub(crate) fn controller(words: &[String], log: &str) -> ExitCode {
 }
 
 /// `orlop node-registrar`: the registrar, which also cares for the driver's health.
-pub(crate) fn node_registrar(words: &[String], log: &str) -> ExitCode {
+pub(crate) fn node_registrar(words: &[String], log: Option<&str>) -> ExitCode {
     let program = programs::of(Role::Registrar);
     let given = match read(&program.flags(), Dialect::Go, "orlop node-registrar", words) {
         Ok(given) => given,
@@ -104,7 +102,7 @@ pub(crate) fn node_registrar(words: &[String], log: &str) -> ExitCode {
         prefix: None,
     };
     let run = || {
-        voice::tune(&view, Some(log))?;
+        voice::tune(&view, log)?;
         registrar::main(&view, registrar::Care::RegistrationAndDriver)
     };
     ended(run())

@@ -92,7 +92,7 @@ async fn reach(common: &Common) -> Result<kube::Client> {
 }
 
 /// `orlop controller`.
-pub(super) fn together(given: &Given, log: &str) -> Result<()> {
+pub(super) fn together(given: &Given, log: Option<&str>) -> Result<()> {
     let view = |role, prefix| View {
         given,
         program: programs::of(role),
@@ -105,11 +105,11 @@ pub(super) fn together(given: &Given, log: &str) -> Result<()> {
     let list: Vec<String> = list.split(',').map(str::to_owned).collect();
     if let Some(care) = on_a_node(&list)? {
         let view = view(Role::Registrar, ON_NODES[0]);
-        voice::tune(&view, Some(log))?;
+        voice::tune(&view, log)?;
         return registrar::main(&view, care);
     }
     let first = view(Role::Provisioner, "provisioner");
-    voice::tune(&first, Some(log))?;
+    voice::tune(&first, log)?;
     let common = Common::read(&first).map_err(|why| anyhow!(why))?;
     let named = |name: &str| list.iter().any(|word| word == name);
     let by_name: Vec<bool> = CONTROLLERS.iter().map(|(name, _)| named(name)).collect();
@@ -221,6 +221,13 @@ async fn begin(beside: Beside) -> Result<()> {
         met = meet(&driver, &common.csi_address) => met?,
         () = &mut stop => return Ok(()),
     };
+    info!(
+        driver = info.name,
+        version = info.version,
+        socket = common.csi_address,
+        orlop = env!("CARGO_PKG_VERSION"),
+        "met the driver"
+    );
     let mut suitable = Vec::new();
     for (part, wanted) in parts {
         match (part.suits(&info), wanted) {

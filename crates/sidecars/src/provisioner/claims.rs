@@ -10,7 +10,7 @@ use orlop_model::{
 use orlop_runtime::{ApiError, Cache, Cluster, EventType, Message, Outcome, Patch, Recorder};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
-use tracing::debug;
+use tracing::{debug, info};
 
 use super::{
     AGAIN, Config, Deployment,
@@ -305,6 +305,13 @@ impl Claims {
                 }
             }
         }
+        info!(
+            claim = %claim.key(),
+            volume = volume.metadata.name,
+            volume_id = made.answer.volume_id,
+            took = ?begun.elapsed(),
+            "provisioned"
+        );
         self.prepare.plans.forget(claim);
         self.config
             .metrics
@@ -428,6 +435,7 @@ impl Claims {
                 if let Err(error) = self.delete(&plan, &id).await {
                     return Ok(self.clean_up_later(&live, &error));
                 }
+                info!(claim = %live.key(), volume_id = id, "undone: nobody wants it any more");
             }
             Err(error) => match decide::judge(&error, Intent::OnRecord, false) {
                 Verdict::Unknown => return Ok(self.clean_up_later(&live, &error.into())),

@@ -5,7 +5,7 @@ fn flag(name: &'static str, kind: Kind, default: &'static str) -> Flag {
         name: name.into(),
         kind,
         default,
-        help: "What it does.",
+        help: Cow::Borrowed("What it does."),
         support: Support::Done,
     }
 }

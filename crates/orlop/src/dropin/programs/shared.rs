@@ -15,7 +15,7 @@ pub(super) const fn flag(
         name: std::borrow::Cow::Borrowed(name),
         kind,
         default,
-        help,
+        help: std::borrow::Cow::Borrowed(help),
         support,
     }
 }

@@ -1,4 +1,4 @@
-use super::super::flags::read;
+use super::super::flags::{read, shown_default};
 use super::*;
 
 /// The flags that all sidecars share, with their defaults, as the reference has them.
@@ -124,6 +124,30 @@ fn every_default_is_a_value_of_its_flag() {
             assert!(!flag.help.is_empty(), "{} {}", program.name, flag.name);
         }
     }
+}
+
+#[test]
+fn where_controllers_differ_the_help_of_all_of_them_tells_each_default() {
+    let together = Together::new().flags;
+    let of_all = |name: &str| together.iter().find(|flag| flag.name == name);
+    let mut differing = Vec::new();
+    for (controller, role) in CONTROLLERS {
+        for flag in of(role).flags() {
+            let plain = of_all(&flag.name).unwrap_or_else(|| panic!("no {}", flag.name));
+            let default = shown_default(&flag).unwrap_or_else(|| "none".to_owned());
+            let each = format!("{default} for the {controller}");
+            assert!(
+                plain.default == flag.default || plain.help.contains(&each),
+                "{controller} {}: {}",
+                flag.name,
+                plain.help
+            );
+            if plain.default != flag.default {
+                differing.push(flag.name);
+            }
+        }
+    }
+    assert!(differing.contains(&"timeout".into()), "{differing:?}");
 }
 
 #[test]

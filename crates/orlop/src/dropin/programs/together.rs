@@ -10,7 +10,7 @@ use std::{
 
 use super::shared::{API, ELECTION, LOGGING, SIDECAR, done};
 use super::{Flag, Program, Role, Support, of};
-use crate::dropin::flags::Kind;
+use crate::dropin::flags::{Kind, shown_default};
 
 /// The controllers that can run together, by the names they are chosen by.
 pub(in crate::dropin) const CONTROLLERS: [(&str, Role); 6] = [
@@ -34,6 +34,34 @@ const CHOICE: Flag = done(
      all but one. On a node: node-driver-registrar, or node-driver-registrar,livenessprobe.",
 );
 
+/// One flag for every controller that has it.
+fn for_all(owners: &[(&'static str, &'static Flag)]) -> Option<Flag> {
+    let (_, first) = owners.first()?;
+    let same = owners.iter().all(|(_, flag)| flag.default == first.default);
+    let help = match (owners.len(), same) {
+        (1, _) => first.help.clone(),
+        (_, true) => Cow::Borrowed("For every controller that has it."),
+        (_, false) => {
+            let each = owners.iter().map(|(controller, flag)| {
+                let default = shown_default(flag).unwrap_or_else(|| "none".to_owned());
+                format!("{default} for the {controller}")
+            });
+            let each: Vec<String> = each.collect();
+            Cow::Owned(format!(
+                "For every controller that has it. By default {}.",
+                each.join(", ")
+            ))
+        }
+    };
+    Some(Flag {
+        help,
+        default: if same { first.default } else { "" },
+        // What one controller does not do another may: it is asked when it starts.
+        support: Support::Done,
+        ..(*first).clone()
+    })
+}
+
 /// The flags of all of them.
 pub(in crate::dropin) struct Together {
     pub(in crate::dropin) flags: Vec<Flag>,
@@ -45,7 +73,7 @@ impl Together {
         let shared = [API, ELECTION, SIDECAR, LOGGING];
         let mut flags: Vec<Flag> = shared.into_iter().flatten().cloned().collect();
         flags.push(CHOICE);
-        let mut plain: BTreeMap<&str, Flag> = BTreeMap::new();
+        let mut plain: BTreeMap<&str, Vec<(&'static str, &'static Flag)>> = BTreeMap::new();
         let everybodys: BTreeSet<Cow<'_, str>> = flags.iter().map(|f| f.name.clone()).collect();
         let [registrar, _] = ON_NODES;
         for (controller, role) in CONTROLLERS
@@ -56,8 +84,8 @@ impl Together {
                 if !everybodys.contains(&flag.name) {
                     plain
                         .entry(&flag.name)
-                        .and_modify(|known| known.help = "For every controller that has it.")
-                        .or_insert_with(|| flag.clone());
+                        .or_default()
+                        .push((controller, flag));
                 }
                 flags.push(Flag {
                     name: Cow::Owned(format!("{controller}-{}", flag.name)),
@@ -65,11 +93,7 @@ impl Together {
                 });
             }
         }
-        // What one controller does not do another may: it is asked when it starts.
-        flags.extend(plain.into_values().map(|flag| Flag {
-            support: Support::Done,
-            ..flag
-        }));
+        flags.extend(plain.into_values().filter_map(|owners| for_all(&owners)));
         Self { flags }
     }
 
