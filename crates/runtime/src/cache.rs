@@ -5,7 +5,7 @@
 //! event can bring back an older version or an object that was deleted since.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::Entry},
     ops::{Bound, ControlFlow},
     sync::{
         Arc, RwLock, RwLockReadGuard, RwLockWriteGuard,
@@ -54,7 +54,9 @@ type Extract<K> = fn(&K) -> Vec<String>;
 type Entries = BTreeSet<(Box<str>, Arc<Key>)>;
 
 struct Shelf<K> {
-    objects: BTreeMap<Arc<Key>, Arc<K>>,
+    /// In no order: in one of names, each of the many looks costs a dozen comparisons of keys that lie
+    /// all over the memory.
+    objects: HashMap<Arc<Key>, Arc<K>>,
     /// The newest version that the watch has told of.
     frontier: u64,
     indexes: BTreeMap<&'static str, (Extract<K>, Entries)>,
@@ -97,7 +99,7 @@ impl<K: Kind> Cache<K> {
 
     pub(crate) fn reading_from(library: Option<Library>) -> Self {
         let shelf = Shelf {
-            objects: BTreeMap::new(),
+            objects: HashMap::new(),
             frontier: 0,
             indexes: BTreeMap::new(),
             ends: Ends::default(),
@@ -147,6 +149,19 @@ impl<K: Kind> Cache<K> {
 
     /// All objects, by key.
     pub fn all(&self) -> Vec<Arc<K>> {
+        let mut all: Vec<(Arc<Key>, Arc<K>)> = {
+            let shelf = self.read();
+            let pairs = shelf.objects.iter();
+            pairs
+                .map(|(key, object)| (key.clone(), object.clone()))
+                .collect()
+        };
+        all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        all.into_iter().map(|(_, object)| object).collect()
+    }
+
+    /// All objects, in no order: for who counts them.
+    pub fn in_any_order(&self) -> Vec<Arc<K>> {
         self.read().objects.values().cloned().collect()
     }
 
@@ -257,13 +272,10 @@ impl<K: Kind> Cache<K> {
             if shelf.ends.has(&new.meta().uid) {
                 return;
             }
-            let have = shelf.objects.get(&key);
-            if have.is_some_and(|have| {
-                have.meta().uid == new.meta().uid && have.meta().revision() > new.meta().revision()
-            }) {
-                return;
+            match shelf.insert(key, new) {
+                Put::Late => return,
+                Put::Done(old) => old,
             }
-            shelf.insert(&key, new)
         };
         self.tell(&Change::Applied {
             old: old.as_ref(),
@@ -291,14 +303,15 @@ impl<K: Kind> Cache<K> {
 
     /// Makes the cache equal to a full list.
     pub(crate) fn replace(&self, listed: &[Arc<K>], revision: u64) {
-        let keep: BTreeSet<Key> = listed.iter().map(|object| object.key()).collect();
-        let gone: Vec<Arc<Key>> = self
+        let keep: HashSet<Key> = listed.iter().map(|object| object.key()).collect();
+        let mut gone: Vec<Arc<Key>> = self
             .read()
             .objects
             .keys()
             .filter(|k| !keep.contains(&***k))
             .cloned()
             .collect();
+        gone.sort_unstable();
         for key in gone {
             self.remove(&key);
         }
@@ -355,13 +368,31 @@ impl<K: Kind> Mirror for Cache<K> {
     }
 }
 
+/// What became of an object that was put in.
+enum Put<K> {
+    /// A newer version of it is there.
+    Late,
+    /// It is in; this was there before.
+    Done(Option<Arc<K>>),
+}
+
 impl<K: Kind> Shelf<K> {
-    fn insert(&mut self, key: &Key, object: &Arc<K>) -> Option<Arc<K>> {
-        let known = self.objects.get_key_value(key);
-        let known = known.map(|(key, object)| (key.clone(), object.clone()));
-        let (key, old) = match known {
-            Some((key, old)) => (key, Some(old)),
-            None => (Arc::new(key.clone()), None),
+    fn insert(&mut self, key: Key, object: &Arc<K>) -> Put<K> {
+        let entry = self.objects.entry(Arc::new(key));
+        let (key, old) = match entry {
+            Entry::Occupied(mut there) => {
+                let (have, new) = (there.get().meta(), object.meta());
+                if have.uid == new.uid && have.revision() > new.revision() {
+                    return Put::Late;
+                }
+                let old = there.insert(object.clone());
+                (there.key().clone(), Some(old))
+            }
+            Entry::Vacant(free) => {
+                let key = free.key().clone();
+                free.insert(object.clone());
+                (key, None)
+            }
         };
         for (extract, entries) in self.indexes.values_mut() {
             let new = extract(object);
@@ -377,8 +408,7 @@ impl<K: Kind> Shelf<K> {
                 entries.insert((value.into(), key.clone()));
             }
         }
-        self.objects.insert(key, object.clone());
-        old
+        Put::Done(old)
     }
 
     fn take(&mut self, key: &Key) -> Option<Arc<K>> {

@@ -175,6 +175,18 @@ impl Reflection<'_> {
     }
 
     fn apply(&self, line: &[u8], at: &mut String) -> Result<(), ApiError> {
+        if let Some(object) = put_in(line)
+            && let Ok(version) = self.mirror.put(object)
+        {
+            self.mirror.advance(version.parse().unwrap_or(0));
+            *at = version;
+            return Ok(());
+        }
+        self.apply_with_care(line, at)
+    }
+
+    /// What is no object that was put in as all servers write it.
+    fn apply_with_care(&self, line: &[u8], at: &mut String) -> Result<(), ApiError> {
         let event: Line<'_> =
             serde_json::from_slice(line).map_err(|e| self.refuse(Refusal::Unreadable(e)))?;
         let object = event.object.get().as_bytes();
@@ -208,6 +220,15 @@ impl Reflection<'_> {
     }
 }
 
+/// The object of an event that puts one in. Found by how servers write a line, so that it isn't read
+/// once to find its end and once more for what it says: whoever reads it finds out if there is more.
+fn put_in(line: &[u8]) -> Option<&[u8]> {
+    let rest = line.strip_prefix(br#"{"type":""#)?;
+    let put = [&br#"ADDED","object":"#[..], br#"MODIFIED","object":"#];
+    let object = put.into_iter().find_map(|put| rest.strip_prefix(put))?;
+    object.trim_ascii_end().strip_suffix(b"}")
+}
+
 #[derive(Deserialize)]
 struct Named {
     metadata: Meta,
@@ -219,4 +240,52 @@ struct Line<'a> {
     what: &'a str,
     #[serde(borrow)]
     object: &'a RawValue,
+}
+
+#[cfg(test)]
+mod tests {
+    use orlop_model::Volume;
+
+    use super::*;
+    use crate::cache::Cache;
+
+    #[tokio::test]
+    async fn an_event_is_taken_in_however_it_is_written() {
+        let nobody = tower::service_fn(async |_: http::Request<kube::client::Body>| {
+            Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::empty()))
+        });
+        let cache = Cache::<Volume>::new();
+        let reflection = Reflection {
+            cluster: Cluster::new(kube::Client::new(nobody, "default")),
+            from: Collection::of::<Volume>(None),
+            selector: String::new(),
+            mirror: &cache,
+        };
+        let object = |version: u64| {
+            format!(r#"{{"metadata":{{"name":"v","resourceVersion":"{version}"}}}}"#)
+        };
+        let lines = [
+            format!(r#"{{"type":"ADDED","object":{}}}"#, object(1)),
+            format!(r#"{{"type":"MODIFIED","object":{}}} "#, object(2)),
+            format!(r#"{{"object":{},"type":"MODIFIED"}}"#, object(3)),
+            format!(r#"{{ "type": "MODIFIED", "object": {} }}"#, object(4)),
+            format!(
+                r#"{{"type":"MODIFIED","object":{},"more":{{}}}}"#,
+                object(5)
+            ),
+        ];
+        let mut at = String::new();
+        for (number, line) in lines.iter().enumerate() {
+            reflection.apply(line.as_bytes(), &mut at).unwrap();
+            let version = (number + 1).to_string();
+            let volume = cache.named("v").unwrap();
+            assert_eq!(volume.metadata.resource_version, version, "{line}");
+            assert_eq!(at, version, "{line}");
+        }
+        let gone = format!(r#"{{"type":"DELETED","object":{}}}"#, object(6));
+        reflection.apply(gone.as_bytes(), &mut at).unwrap();
+        assert!(cache.named("v").is_none());
+        let cut = br#"{"type":"ADDED","object":{"metadata":{"name":"v""#;
+        assert!(reflection.apply(cut, &mut at).is_err());
+    }
 }

@@ -229,7 +229,7 @@ impl Standings {
 
     fn in_use(&self) -> BTreeMap<InUse, i64> {
         let mut counts = BTreeMap::new();
-        for pod in self.known.pods.all() {
+        for pod in self.known.pods.in_any_order() {
             if !pod.is_placed() {
                 continue;
             }
@@ -266,7 +266,7 @@ impl Standings {
                 *counts.entry(state).or_default() += wished;
             }
         }
-        for attachment in self.known.attachments.all() {
+        for attachment in self.known.attachments.in_any_order() {
             let state = State {
                 plugin_name: plugin(&attachment.spec.attacher),
                 state: "actual_state_of_world",
@@ -278,7 +278,7 @@ impl Standings {
 
     /// How many are under way, and for how many seconds the oldest of them.
     fn pending(&self) -> [(Operation, i64, f64); 2] {
-        let attachments = self.known.attachments.all();
+        let attachments = self.known.attachments.in_any_order();
         let now = self.clock.now();
         let waiting = |operation, since: fn(&VolumeAttachment) -> Option<jiff::Timestamp>| {
             let since = attachments.iter().filter_map(|a| since(a));

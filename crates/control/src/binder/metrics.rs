@@ -214,7 +214,7 @@ type NoExemplar = [(String, String); 0];
 impl Census {
     fn encode_volumes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let [mut all, mut bound, mut unbound] = [Counts::new(), Counts::new(), Counts::new()];
-        for volume in self.volumes.all() {
+        for volume in self.volumes.in_any_order() {
             let mode = match volume.volume_mode() {
                 VolumeMode::Filesystem => "Filesystem",
                 VolumeMode::Block => "Block",
@@ -246,7 +246,7 @@ impl Census {
 
     fn encode_claims(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let [mut bound, mut unbound] = [Counts::new(), Counts::new()];
-        for claim in self.claims.all() {
+        for claim in self.claims.in_any_order() {
             let class = claim.class().unwrap_or_default().to_owned();
             let attributes = claim.spec.volume_attributes_class_name.clone();
             let labels = vec![
