@@ -113,12 +113,11 @@ pub fn track_update(
     options: UpdateOptions<'_>,
 ) {
     let shape = schema().of(kind);
-    let old = before.map(without_record);
-    let old = old.as_ref().unwrap_or(&NOTHING);
+    let ignored = ignored(kind, options.subresource);
+    // The record stands on both sides, mostly the same: neither needs a copy without it.
+    let found = changes(&shape, before.unwrap_or(&NOTHING), after).excluding(&ignored);
     // It is written anew below.
     let mut sent = take_record(after);
-    let ignored = ignored(kind, options.subresource);
-    let found = changes(&shape, old, after).excluding(&ignored);
     let (written, removed) = (found.added.join(found.modified), found.removed);
     let fields = written.clone().minus(&UNOWNED_FIELDS);
     let by = (!fields.is_empty()).then(|| {
@@ -219,12 +218,13 @@ fn before_first_apply(kind: &KindInfo, shape: &Shape, live: &Value) -> Managers 
     managers
 }
 
-/// What a request to this resource or subresource cannot write.
+/// What a request to this resource or subresource cannot write, or nobody can.
 fn ignored(kind: &KindInfo, subresource: Option<&str>) -> FieldSet {
+    const RECORD: &str = "metadata.managedFields";
     match subresource {
-        Some("status") => FieldSet::of_fields(&["spec"]),
-        None if kind.status => FieldSet::of_fields(&["status"]),
-        _ => FieldSet::default(),
+        Some("status") => FieldSet::of_fields(&["spec", RECORD]),
+        None if kind.status => FieldSet::of_fields(&["status", RECORD]),
+        _ => FieldSet::of_fields(&[RECORD]),
     }
 }
 
