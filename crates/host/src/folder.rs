@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, Uid,
+    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RawDir, ResolveFlags, Timespec, Timestamps, Uid,
 };
 use rustix::io::Errno;
 
@@ -27,9 +27,21 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
+/// Bytes of a [`Piece`] as the kernel tells it: some two thousand short names.
+const PIECE: usize = 64 << 10;
+
 /// A directory that is held open.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
+
+/// The first names of a folder.
+#[derive(Debug)]
+pub struct Piece {
+    /// The names.
+    pub names: Vec<OsString>,
+    /// Whether there are no others.
+    pub whole: bool,
+}
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +132,31 @@ impl Folder {
             }
         }
         Ok(names)
+    }
+
+    /// The first names in it, read by one call. A client of NFS is told about the entries themselves
+    /// only by the first call on a directory, however much that asks for: what it learned so needs not
+    /// be looked up one by one.
+    pub fn piece(&self) -> io::Result<Piece> {
+        let own = rustix::fs::openat(&self.0, c".", DIRECTORY, Mode::empty())?;
+        let mut buffer = Vec::with_capacity(PIECE);
+        let mut entries = RawDir::new(own, buffer.spare_capacity_mut());
+        let mut names = Vec::new();
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+            if entries.is_buffer_empty() {
+                break;
+            }
+        }
+        let whole = match entries.next() {
+            None => true,
+            Some(more) => more.map(|_| false)?,
+        };
+        Ok(Piece { names, whole })
     }
 
     /// What has this name; a link is looked at, not followed.

@@ -11,6 +11,8 @@ mod bench;
 mod client;
 #[path = "guest/dead_server.rs"]
 mod dead_server;
+#[path = "guest/far_server.rs"]
+mod far_server;
 #[path = "guest/in_tree.rs"]
 mod in_tree;
 #[path = "guest/judges.rs"]

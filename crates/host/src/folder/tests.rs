@@ -82,3 +82,29 @@ fn a_copy_has_the_bytes_and_the_clothes() {
     folder.read("b").unwrap().read_to_string(&mut text).unwrap();
     assert_eq!(text, "hello");
 }
+
+#[test]
+fn a_large_folder_is_read_in_pieces_and_a_small_one_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = Folder::open(dir.path()).unwrap();
+    let empty = folder.piece().unwrap();
+    assert!(empty.names.is_empty() && empty.whole);
+    for number in 0..3000 {
+        folder.create(format!("file-{number}"), 0o600).unwrap();
+    }
+    let mut seen = 0;
+    loop {
+        let piece = folder.piece().unwrap();
+        assert!(!piece.names.is_empty());
+        for name in &piece.names {
+            assert!(folder.remove_file(name).unwrap());
+        }
+        seen += piece.names.len();
+        if piece.whole {
+            break;
+        }
+        assert!(seen < 3000);
+    }
+    assert_eq!(seen, 3000);
+    assert!(folder.names().unwrap().is_empty());
+}

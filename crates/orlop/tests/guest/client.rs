@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -27,7 +28,23 @@ pub(crate) fn orlop() -> PathBuf {
 pub(crate) struct Driver {
     child: Child,
     pub(crate) folder: tempfile::TempDir,
+    calls: Calls,
+}
+
+/// Calls to a driver.
+#[derive(Clone)]
+pub(crate) struct Calls {
     channel: Channel,
+    /// How long each may take, unless something else is said.
+    patience: Duration,
+}
+
+impl Deref for Driver {
+    type Target = Calls;
+
+    fn deref(&self) -> &Calls {
+        &self.calls
+    }
 }
 
 impl Driver {
@@ -76,10 +93,14 @@ impl Driver {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let channel = orlop_csi::client::channel(&format!("unix://{}", socket.display())).unwrap();
+        let calls = Calls {
+            channel,
+            patience: LONG,
+        };
         Self {
             child,
             folder,
-            channel,
+            calls,
         }
     }
 
@@ -91,14 +112,6 @@ impl Driver {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    pub(crate) fn controller(&self) -> ControllerClient<Channel> {
-        ControllerClient::new(self.channel.clone())
-    }
-
-    pub(crate) fn node(&self) -> NodeClient<Channel> {
-        NodeClient::new(self.channel.clone())
-    }
-
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
@@ -108,9 +121,25 @@ impl Driver {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+impl Calls {
+    pub(crate) fn controller(&self) -> ControllerClient<Channel> {
+        ControllerClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn node(&self) -> NodeClient<Channel> {
+        NodeClient::new(self.channel.clone())
+    }
+
+    /// Calls by somebody who waits for so long.
+    pub(crate) fn within(&self, patience: Duration) -> Self {
+        let channel = self.channel.clone();
+        Self { channel, patience }
+    }
 
     pub(crate) async fn create(&self, name: &str, on: &On<'_>) -> Result<Volume, Status> {
-        self.create_from(name, on, None, LONG).await
+        self.create_from(name, on, None, self.patience).await
     }
 
     pub(crate) async fn create_from(
@@ -150,7 +179,7 @@ impl Driver {
             secrets,
         };
         self.controller()
-            .delete_volume(timed(request, LONG))
+            .delete_volume(timed(request, self.patience))
             .await
             .map(drop)
     }
@@ -163,7 +192,7 @@ impl Driver {
         };
         let made = self
             .controller()
-            .create_snapshot(timed(request, LONG))
+            .create_snapshot(timed(request, self.patience))
             .await?;
         Ok(made.into_inner().snapshot.unwrap())
     }
@@ -173,7 +202,7 @@ impl Driver {
             snapshot_id: id.into(),
             ..Default::default()
         };
-        let call = timed(request, LONG);
+        let call = timed(request, self.patience);
         self.controller().delete_snapshot(call).await.map(drop)
     }
 
@@ -184,7 +213,10 @@ impl Driver {
             parameters: on.parameters(),
             ..Default::default()
         };
-        let told = self.controller().get_capacity(timed(request, LONG)).await?;
+        let told = self
+            .controller()
+            .get_capacity(timed(request, self.patience))
+            .await?;
         Ok(told.into_inner().available_capacity)
     }
 
@@ -193,7 +225,7 @@ impl Driver {
         let request = ControllerGetVolumeRequest {
             volume_id: id.into(),
         };
-        let call = timed(request, LONG);
+        let call = timed(request, self.patience);
         let told = self.controller().controller_get_volume(call).await?;
         Ok(told.into_inner())
     }
@@ -205,7 +237,7 @@ impl Driver {
             volume_capabilities: vec![on.capability()],
             ..Default::default()
         };
-        let call = timed(request, LONG);
+        let call = timed(request, self.patience);
         self.controller()
             .validate_volume_capabilities(call)
             .await
@@ -225,7 +257,7 @@ impl Driver {
         };
         let grown = self
             .controller()
-            .controller_expand_volume(timed(request, LONG))
+            .controller_expand_volume(timed(request, self.patience))
             .await?;
         Ok(grown.into_inner().capacity_bytes)
     }
@@ -236,7 +268,7 @@ impl Driver {
         on: &On<'_>,
         at: &Path,
     ) -> Result<(), Status> {
-        self.publish_within(volume, on, at, LONG).await
+        self.publish_within(volume, on, at, self.patience).await
     }
 
     pub(crate) async fn publish_within(
@@ -265,7 +297,7 @@ impl Driver {
             target_path: at.to_str().unwrap().into(),
         };
         self.node()
-            .node_unpublish_volume(timed(request, LONG))
+            .node_unpublish_volume(timed(request, self.patience))
             .await
             .map(drop)
     }
@@ -282,7 +314,7 @@ impl Driver {
         };
         let told = self
             .node()
-            .node_get_volume_stats(timed(request, LONG))
+            .node_get_volume_stats(timed(request, self.patience))
             .await?;
         Ok(told.into_inner())
     }

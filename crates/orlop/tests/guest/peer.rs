@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use orlop_csi::proto::volume_content_source::{SnapshotSource, Type};
+use orlop_csi::proto::volume_content_source::{SnapshotSource, Type, VolumeSource};
 
 use crate::client::{Driver, On, nfs_mounts};
 use crate::judges::peer;
@@ -44,22 +44,30 @@ async fn volumes_and_snapshots_of_either_driver_are_the_others_too() {
             .snapshot(&format!("s-{name}"), &volume.volume_id)
             .await
             .unwrap();
-        let source = Type::Snapshot(SnapshotSource {
-            snapshot_id: snapshot.snapshot_id.clone(),
-        });
-        let restored = format!("{name}-restored");
-        let patience = Duration::from_secs(90);
-        let copy = taker
-            .create_from(&restored, &on, Some(source), patience)
-            .await
-            .unwrap();
-        let file = server::path("data", &restored).join("file");
-        assert_eq!(fs::read_to_string(file).unwrap(), name);
-        for id in [&volume.volume_id, &copy.volume_id] {
-            taker.delete(id, &on).await.unwrap();
+        let sources = [
+            Type::Snapshot(SnapshotSource {
+                snapshot_id: snapshot.snapshot_id.clone(),
+            }),
+            // Made by one, cloned by the other.
+            Type::Volume(VolumeSource {
+                volume_id: volume.volume_id.clone(),
+            }),
+        ];
+        for (source, copied) in sources.into_iter().zip(["restored", "cloned"]) {
+            let copied = format!("{name}-{copied}");
+            let patience = Duration::from_secs(90);
+            let copy = taker
+                .create_from(&copied, &on, Some(source), patience)
+                .await
+                .unwrap();
+            let folder = server::path("data", &copied);
+            assert_eq!(fs::read_to_string(folder.join("file")).unwrap(), name);
+            // A copy by one, taken away by the other.
+            maker.delete(&copy.volume_id, &on).await.unwrap();
+            assert!(!folder.exists());
         }
+        taker.delete(&volume.volume_id, &on).await.unwrap();
         assert!(!server::path("data", name).exists());
-        assert!(!server::path("data", &restored).exists());
         let request = orlop_csi::proto::DeleteSnapshotRequest {
             snapshot_id: snapshot.snapshot_id,
             ..Default::default()

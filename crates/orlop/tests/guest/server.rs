@@ -89,6 +89,26 @@ pub(crate) fn start() {
     run("rpc.nfsd", &["8"]);
 }
 
+/// How many requests the server has had.
+pub(crate) fn requests() -> u64 {
+    let told = fs::read_to_string("/proc/net/rpc/nfsd").unwrap();
+    let calls = told.lines().find_map(|line| line.strip_prefix("rpc "));
+    let calls = calls.unwrap().split_whitespace().next();
+    calls.unwrap().parse().unwrap()
+}
+
+/// How many files and folders the exports have.
+pub(crate) fn inodes() -> u64 {
+    let told = rustix::fs::statvfs(ROOT).unwrap();
+    told.f_files - told.f_ffree
+}
+
+/// Waits until what was written to the exports is on their disk.
+pub(crate) fn settle() {
+    let root = fs::File::open(ROOT).unwrap();
+    rustix::fs::syncfs(root).unwrap();
+}
+
 /// How often the server was asked to copy or clone by itself.
 pub(crate) fn copied() -> u64 {
     const COPY: usize = 60;
@@ -170,7 +190,7 @@ pub(crate) fn path(export: &str, below: &str) -> PathBuf {
 pub(crate) struct Ganesha(Child);
 
 impl Ganesha {
-    /// Starts it on the export `data`, with versions 3, 4.0 and 4.1.
+    /// Starts it on the export `data`, with versions 4.0 and 4.1.
     pub(crate) fn start() -> Self {
         kernel();
         for folder in ["/run/ganesha", "/var/run/ganesha", "/var/lib/nfs/ganesha"] {
@@ -190,6 +210,10 @@ impl Ganesha {
             ),
         )
         .unwrap();
+        Self(Self::launch())
+    }
+
+    fn launch() -> Child {
         let child = Command::new("ganesha.nfsd")
             .args(["-F", "-f", "/tmp/ganesha.conf", "-L", "/tmp/ganesha.log"])
             .args(["-p", "/tmp/ganesha.pid"])
@@ -197,7 +221,6 @@ impl Ganesha {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let server = Self(child);
         let begin = Instant::now();
         while std::net::TcpStream::connect(("127.0.0.1", GANESHA_PORT)).is_err() {
             let said = fs::read_to_string("/tmp/ganesha.log").unwrap_or_default();
@@ -209,13 +232,23 @@ impl Ganesha {
         }
         // It refuses new state for as long.
         std::thread::sleep(Duration::from_secs(2));
-        server
+        child
+    }
+
+    /// Ends it as a crash would; its port refuses connections from now on.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+
+    /// Starts it anew after it was killed.
+    pub(crate) fn start_again(&mut self) {
+        self.0 = Self::launch();
     }
 }
 
 impl Drop for Ganesha {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.kill();
     }
 }

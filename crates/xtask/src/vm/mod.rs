@@ -46,6 +46,9 @@ pub(crate) enum Command {
         /// A tenth of the files.
         #[arg(long)]
         brief: bool,
+        /// How many files the tree has; 100,000 unless told, or a tenth of it.
+        #[arg(long, conflicts_with = "brief")]
+        files: Option<u32>,
         /// Only the tree of files and the memory at rest.
         #[arg(long)]
         tree: bool,
@@ -106,13 +109,18 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             let (words, environment) = tests(&arguments)?;
             (words, environment, bound)
         }
-        Command::Bench { brief, tree, bound } => {
+        Command::Bench {
+            brief,
+            files,
+            tree,
+            bound,
+        } => {
             let arguments = ["--ignored", "--nocapture", "beside_the_original"];
             let (words, mut environment) = tests(&arguments.map(str::to_owned))?;
-            for (asked, name) in [(brief, "ORLOP_BRIEF"), (tree, "ORLOP_TREE")] {
-                if asked {
-                    environment.push((name.to_owned(), "1".to_owned()));
-                }
+            let files = files.unwrap_or(if brief { 10_000 } else { 100_000 });
+            environment.push(("ORLOP_FILES".to_owned(), files.to_string()));
+            if tree {
+                environment.push(("ORLOP_TREE".to_owned(), "1".to_owned()));
             }
             (words, environment, bound)
         }

@@ -258,6 +258,16 @@ async fn a_tree_is_deleted_however_deep_and_wide_it_is() {
             fs::write(folder.join(file.to_string()), "x").unwrap();
         }
     }
+    // More in one folder than is read of it at once, folders among it.
+    let large = ground.share().join("pvc-1/large");
+    fs::create_dir(&large).unwrap();
+    for entry in 0..5000 {
+        let path = large.join(entry.to_string());
+        match entry % 100 {
+            0 => fs::create_dir(path).unwrap(),
+            _ => fs::write(path, "").unwrap(),
+        }
+    }
     ground.delete(&volume.volume_id).await.unwrap();
     assert!(!ground.share().join("pvc-1").exists());
     let trash = ground.share().join(HOUSE).join("trash");

@@ -15,8 +15,8 @@ use orlop_host::folder::EntryKind;
 use super::Pulse;
 use super::house::House;
 
-/// How many threads remove beside the first.
-const HELP: usize = 7;
+/// How many threads remove beside the first: as many as a server has by default.
+const HELP: usize = 15;
 
 /// How deep a removal goes before it takes what is below to the top of the trash. A tree may be deeper
 /// than any stack, and than descriptors can be open: whoever made it may have wanted just that.
@@ -99,23 +99,30 @@ impl<'a> Removal<'a> {
         parent.remove_empty(name).map(drop)
     }
 
-    /// Removes what is in a folder.
+    /// Removes what is in a folder, piece by piece: each is read from the beginning, so that it does not
+    /// matter where a server goes on in a folder that has changed.
     fn empty(&self, folder: &Folder, depth: usize) -> io::Result<()> {
-        let mut below = Vec::new();
         let mut opened = false;
-        for entry in folder.names()? {
-            let mut file = self.file(folder, &entry);
-            // Whoever we are on the server, we may own a folder that we cannot write to.
-            if !opened && is_denied(&file) {
-                opened = true;
-                folder.set_mode(0o700)?;
-                file = self.file(folder, &entry);
+        loop {
+            let piece = folder.piece()?;
+            let mut below = Vec::new();
+            for entry in piece.names {
+                let mut file = self.file(folder, &entry);
+                // Whoever we are on the server, we may own a folder that we cannot write to.
+                if !opened && is_denied(&file) {
+                    opened = true;
+                    folder.set_mode(0o700)?;
+                    file = self.file(folder, &entry);
+                }
+                if !file? {
+                    below.push(entry);
+                }
             }
-            if !file? {
-                below.push(entry);
+            self.share_out(folder, &below, depth + 1)?;
+            if piece.whole {
+                return Ok(());
             }
         }
-        self.share_out(folder, &below, depth + 1)
     }
 
     /// Removes folders, with as much help as there is.
