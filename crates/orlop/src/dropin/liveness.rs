@@ -9,8 +9,8 @@ use orlop_runtime::Metrics;
 use orlop_sidecars::liveness;
 use tracing::info;
 
-use super::settings::View;
-use crate::{endpoint::Endpoint, up::terminated};
+use super::{settings::View, sidecars::START};
+use crate::{endpoint::Endpoint, settle, up::terminated};
 
 /// Where health and metrics are served.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +89,10 @@ async fn run(view: &View<'_>, places: Places) -> Result<()> {
         at = places.health,
         "telling the driver's health"
     );
-    stop.await;
+    tokio::select! {
+        () = stop => {}
+        () = settle::down_after(START) => {}
+    }
     drop((served, apart));
     Ok(())
 }

@@ -9,9 +9,10 @@ use orlop_sidecars::{
     registrar::{self, Config, Introduction, Name},
 };
 
-use super::settings::View;
+use super::{settings::View, sidecars::START};
 use crate::{
     endpoint::{Endpoint, Health},
+    settle,
     up::terminated,
 };
 
@@ -91,8 +92,10 @@ async fn run(config: Config, address: Option<String>, care: Care) -> Result<()> 
             Some(endpoint.serve(&address).await?)
         }
     };
-    registrar::serve_as(config, name, terminated()).await;
-    Ok(())
+    tokio::select! {
+        () = registrar::serve_as(config, name, terminated()) => Ok(()),
+        () = settle::down_after(START) => Ok(()),
+    }
 }
 
 /// Whether the kubelet would find the driver.

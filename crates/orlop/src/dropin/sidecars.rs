@@ -29,7 +29,7 @@ use crate::{api, controllers::choose_also, endpoint::Endpoint, identity, settle,
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// After so long caches are filled and connections made.
-const START: Duration = Duration::from_secs(10);
+pub(super) const START: Duration = Duration::from_secs(10);
 
 /// How often is told that it has not, as they do.
 const TOLD: Duration = Duration::from_secs(10);
