@@ -295,6 +295,13 @@ impl Volumes {
         labels::label(self.contexts.as_ref(), &used)
     }
 
+    /// Whether this node is among those that a volume says it can be reached from.
+    pub(crate) fn reaches(&self, volume: &Volume) -> bool {
+        let node = self.parts.node.named(&self.parts.node_name);
+        let meta = node.as_ref().map(|node| &node.metadata);
+        meta.is_none_or(|meta| volume.reachable_from(&meta.name, &meta.labels))
+    }
+
     /// Whether a volume is ready for a pod.
     pub(crate) fn readiness(&self, key: &DeviceKey, pod: &PodUid) -> Readiness {
         let state = self.state();

@@ -64,6 +64,8 @@ enum SetUpError {
         has: VolumeMode,
         wants: VolumeMode,
     },
+    #[error("no matching NodeSelectorTerms; it can be reached from nodes with {from} only")]
+    OutOfReach { volume: String, from: String },
     #[error("the pod has no volume {0:?}")]
     NotListed(String),
     #[error("another volume of the pod lies under the name {0:?}; rename the pod's volume")]
@@ -76,6 +78,22 @@ fn mode_words(mode: VolumeMode) -> &'static str {
     match mode {
         VolumeMode::Filesystem => "a file system",
         VolumeMode::Block => "a block device",
+    }
+}
+
+fn out_of_reach(volume: &Volume) -> SetUpError {
+    let affinity = volume.spec.node_affinity.iter();
+    let terms = affinity.filter_map(|affinity| affinity.required.as_ref());
+    let terms = terms.flat_map(|selector| &selector.node_selector_terms);
+    let told = terms.map(|term| {
+        let all = term.match_expressions.iter().chain(&term.match_fields);
+        let all: Vec<String> = all.map(ToString::to_string).collect();
+        all.join(" and ")
+    });
+    let told: Vec<String> = told.collect();
+    SetUpError::OutOfReach {
+        volume: volume.metadata.name.clone(),
+        from: told.join(", or "),
     }
 }
 
@@ -115,10 +133,15 @@ impl Pods {
                     }
                 }
                 Err(error) => {
-                    let message = format!(
-                        "MountVolume.SetUp failed for volume {name:?} : {}",
-                        chain(&error)
-                    );
+                    let message = match &error {
+                        SetUpError::OutOfReach { volume, .. } => format!(
+                            "MountVolume.NodeAffinity check failed for volume {volume:?} : {error}"
+                        ),
+                        error => format!(
+                            "MountVolume.SetUp failed for volume {name:?} : {}",
+                            chain(error)
+                        ),
+                    };
                     self.trouble(uid, pod, "FailedMount", message);
                     failed.push((name.clone(), chain(&error)));
                 }
@@ -233,6 +256,10 @@ impl Pods {
                         has,
                         wants,
                     });
+                }
+                // A pod that runs goes on, whatever became of the node's labels.
+                if !self.any_running(uid) && !self.parts.volumes.reaches(&bound) {
+                    return Err(out_of_reach(&bound));
                 }
                 if bound.spec.csi.is_none() {
                     let path = self.place_other(uid, pod, &bound, read_only).await?;

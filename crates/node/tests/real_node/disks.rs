@@ -45,8 +45,14 @@ impl Drop for LoopDisk {
     }
 }
 
-/// A claim on a volume of this kind.
+/// A claim on a volume of this kind that the node can reach.
 async fn claim(world: &World, name: &str, source: Value, mode: &str) {
+    let here = json!({"key": "kubernetes.io/hostname", "operator": "Exists"});
+    claim_where(world, name, source, (mode, here)).await;
+}
+
+/// A claim on a volume of this kind, which nodes with these labels can reach.
+async fn claim_where(world: &World, name: &str, source: Value, (mode, nodes): (&str, Value)) {
     let claim = json!({
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": mode, "volumeName": name,
@@ -56,8 +62,7 @@ async fn claim(world: &World, name: &str, source: Value, mode: &str) {
     let mut volume = json!({
         "metadata": {"name": name},
         "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": mode, "capacity": {"storage": "1Mi"},
-                 "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
-                     {"key": "kubernetes.io/hostname", "operator": "Exists"}]}]}},
+                 "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [nodes]}]}},
                  "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default",
                               "name": name, "uid": claim.metadata.uid}},
     });
@@ -96,7 +101,13 @@ pub(crate) async fn a_local_disk_is_formatted_if_it_is_empty_and_mounted_once() 
     )
     .await;
 
+    // There is such a folder here, too, but it is not the one that is meant.
+    let there = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["other"]});
+    let source = json!({"path": folder});
+    claim_where(&world, "far", source, ("Filesystem", there)).await;
+
     let script = "echo $$ >> /data/f; exec sleep 600";
+    world.pod("far", with_claim(script, "far")).await;
     world.pod("one", with_claim(script, "disk")).await;
     world.pod_until("one", is_running).await;
     world.pod("two", with_claim(script, "disk")).await;
@@ -112,6 +123,13 @@ pub(crate) async fn a_local_disk_is_formatted_if_it_is_empty_and_mounted_once() 
     )
     .await;
     event(&world, "FailedMount", "folder/none").await;
+    event(
+        &world,
+        "FailedMount",
+        "MountVolume.NodeAffinity check failed for volume \"far\" : no matching NodeSelectorTerms; \
+         it can be reached from nodes with kubernetes.io/hostname=other only",
+    )
+    .await;
     let global = world
         .node_root()
         .join("plugins/kubernetes.io/local-volume/mounts/disk");
@@ -128,7 +146,7 @@ pub(crate) async fn a_local_disk_is_formatted_if_it_is_empty_and_mounted_once() 
         mounts_under(world.root.path()).contains(&global),
         "the other one uses it"
     );
-    for pod in ["two", "folder", "used", "none"] {
+    for pod in ["two", "folder", "used", "none", "far"] {
         world.delete(pod).await;
     }
     let began = Instant::now();
