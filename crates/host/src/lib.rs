@@ -33,6 +33,7 @@ pub mod mountinfo;
 pub mod place;
 pub mod process;
 pub mod program;
+pub mod reserved_port;
 pub mod sandbox;
 pub mod scrub;
 pub mod selinux;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::order::{Answer, Order, Word, Work};
 
 mod archive;
+mod bulk;
 mod copy;
 mod create;
 mod delete;

@@ -284,3 +284,50 @@ async fn a_large_tree_leaves_its_name_at_once_and_a_killed_driver_resumes() {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
+
+#[tokio::test]
+async fn a_large_tree_is_deleted_by_few_requests() {
+    const FOLDERS: u32 = 6;
+    const FILES: u32 = 1000;
+    in_guest!();
+    let _ganesha = server::Ganesha::start();
+    let driver = Driver::start().await;
+    let canary = server::path("data", "canary");
+    fs::create_dir(&canary).unwrap();
+    fs::write(canary.join("file"), "alive").unwrap();
+    for options in ["", "port=2050"] {
+        let on = On {
+            server: "127.0.0.1",
+            share: "/data",
+            options,
+        };
+        let volume = driver.create("pvc-many", &on).await.unwrap();
+        for folder in 0..FOLDERS {
+            let folder = server::path("data", &format!("pvc-many/{folder}/deep"));
+            fs::create_dir_all(&folder).unwrap();
+            std::os::unix::fs::symlink("../../../canary", folder.join("link")).unwrap();
+            for file in 0..FILES {
+                fs::write(folder.join(file.to_string()), "").unwrap();
+            }
+        }
+        let before = server::requests();
+        driver.delete(&volume.volume_id, &on).await.unwrap();
+        let trash = server::path("data", ".orlop-csi/trash");
+        let begin = Instant::now();
+        while fs::read_dir(&trash).unwrap().next().is_some() {
+            assert!(begin.elapsed() < Duration::from_secs(120), "it is kept");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        let log = driver.log();
+        assert!(!log.contains("removed one by one"), "{log}");
+        // Those of the first second are asked for one by one. Nobody counts what ganesha is asked for.
+        let asked = server::requests() - before;
+        eprintln!("{asked} requests, {:?}", begin.elapsed());
+        assert!(
+            asked < u64::from(FOLDERS * FILES) * 2 / 3,
+            "{asked} requests"
+        );
+    }
+    assert_eq!(fs::read_to_string(canary.join("file")).unwrap(), "alive");
+    fs::remove_dir_all(canary).unwrap();
+}

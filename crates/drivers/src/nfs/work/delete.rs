@@ -2,10 +2,13 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
+use orlop_host::folder::EntryKind;
 use tonic::Code;
 
+use super::bulk::Bulk;
 use super::house::{House, found, remove_empty_parents};
 use super::remove::Removal;
 use super::share::{Ground, Left, Share};
@@ -150,10 +153,48 @@ pub(super) fn sweep(ground: &Ground<'_>, on: &Mounting) {
     }
     match ground.open(on) {
         Ok(share) => {
+            let left = sweep_at_once(ground, &share, on, left);
             sweep_share(ground, &share, left, None);
         }
         Err(failure) => eprintln!("the trash is swept later: {failure}"),
     }
+}
+
+/// Deletes what can be deleted by few requests. What is left, for whatever reason, is to be swept as if
+/// nobody had tried.
+fn sweep_at_once(ground: &Ground<'_>, share: &Share, on: &Mounting, left: Left) -> Left {
+    let Some(address) = ground.address(on).filter(|_| Bulk::fits(on)) else {
+        return left;
+    };
+    let swept = || -> io::Result<()> {
+        let Some(house) = House::find(share).map_err(io::Error::other)? else {
+            return Ok(());
+        };
+        let trash = house.trash()?;
+        let all;
+        let names = match &left {
+            Left::Nothing => return Ok(()),
+            Left::These(names) => names,
+            Left::All => {
+                all = trash.names()?;
+                &all
+            }
+        };
+        let bulk = Bulk::open(ground.pulse, on, address)?;
+        for name in names {
+            match trash.look(name)? {
+                Some(entry) if entry.kind == EntryKind::Folder => {
+                    bulk.remove(name.as_bytes(), entry.inode)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    };
+    if let Err(error) = swept() {
+        eprintln!("{}: files are removed one by one: {error}", share.export);
+    }
+    left
 }
 
 /// Deletes what has to go, all of it or for so long; what is left then. What cannot be deleted stays

@@ -105,6 +105,13 @@ impl<'a> Ground<'a> {
         })
     }
 
+    /// Where the server is of the share that is kept.
+    pub(super) fn address(&self, on: &Mounting) -> Option<SocketAddr> {
+        let kept = self.kept.0.borrow();
+        let mounted = kept.as_ref().filter(|mounted| mounted.on == *on);
+        mounted.map(|mounted| mounted.address)
+    }
+
     /// Lets go of the share, so that the next order is not this worker's.
     pub(super) fn let_go(&self) {
         self.kept.forget();
