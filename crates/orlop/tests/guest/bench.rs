@@ -26,8 +26,8 @@ const FILES: usize = 1000;
 /// How long the end of our tree is waited for, and how many times as long that of the other: beyond it
 /// the answer is known.
 const PATIENCE: Duration = Duration::from_secs(1200);
-const TIMES: u32 = 6;
-const LEAST: Duration = Duration::from_secs(60);
+const TIMES: u32 = 10;
+const LEAST: Duration = Duration::from_secs(180);
 /// How often it is told how far a removal is.
 const TOLD: Duration = Duration::from_secs(15);
 
