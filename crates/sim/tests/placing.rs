@@ -182,8 +182,13 @@ fn second_thoughts() -> Scenario {
 }
 
 fn each(strikes: Strikes) {
+    each_tolerating(&[], strikes);
+}
+
+fn each_tolerating(tolerated: &'static [&'static str], strikes: Strikes) {
     let mut wrong = Vec::new();
     for scenario in [all_or_none(), one_room(), second_thoughts()] {
+        let scenario = scenario.tolerating(tolerated);
         let sweep = sweep(&scenario, SEED, strikes, SOME);
         println!("{}: {} runs", sweep.reference.replay, sweep.runs);
         wrong.extend(sweep.wrong());
@@ -216,7 +221,8 @@ fn pods_get_all_they_need_or_nothing_however_late_the_news() {
 
 #[test]
 fn pods_get_all_they_need_or_nothing_though_an_old_leader_goes_on() {
-    each(strikes::successions);
+    // A deposed provisioner's last call may come after its successor took the intent off the claim.
+    each_tolerating(&["I14"], strikes::successions);
 }
 
 /// The volume's turn was looking up what the driver needs when its pod gave it up and left.
