@@ -80,6 +80,17 @@ impl ApiError {
         matches!(self.refusal, Refusal::Refused { code: 400..500, .. })
     }
 
+    /// What to tell whoever looks at the object, if the server would refuse the same again: nobody
+    /// else can help.
+    pub fn told(&self) -> Option<String> {
+        let help = match self.is_forbidden() {
+            true => "give the controller's account the right to it",
+            false => "change what it complains of",
+        };
+        let text = || format!("the API server refuses it: {}; {help}", self.chain());
+        self.is_refused().then(text)
+    }
+
     /// The version asked for is too old.
     pub fn is_expired(&self) -> bool {
         matches!(self.refusal, Refusal::Expired(_))

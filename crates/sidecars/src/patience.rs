@@ -86,16 +86,6 @@ impl Setback {
     }
 }
 
-/// What to tell of something that the API server refused, and would refuse again.
-pub(crate) fn refused(error: &ApiError) -> Option<String> {
-    let help = match error.is_forbidden() {
-        true => "give the controller's account the right to it",
-        false => "change what it complains of",
-    };
-    let text = || format!("the API server refuses it: {}; {help}", error.chain());
-    error.is_refused().then(text)
-}
-
 /// Half of a wait or more, each his own, so that those who failed together don't come back together.
 pub(crate) fn spread(wait: Duration, who: &str, failures: u32) -> Duration {
     let mut hasher = DefaultHasher::new();
@@ -276,7 +266,7 @@ impl Patience {
         result: Result<Outcome, ApiError>,
         tell: impl FnOnce(Message),
     ) -> Outcome {
-        let refused = result.as_ref().err().and_then(refused);
+        let refused = result.as_ref().err().and_then(ApiError::told);
         let outcome = self.conclude(who, result);
         if let (Some(refused), Outcome::After(wait)) = (refused, outcome) {
             tell(Message::until_next_try(refused, wait));

@@ -239,7 +239,32 @@ impl Binder {
                 Ok(Outcome::Done)
             }
         };
-        result.unwrap_or_else(|error| turn::retry(&error))
+        result.unwrap_or_else(|error| {
+            if let Some(refused) = error.told() {
+                self.tell_refused(&item, &refused);
+            }
+            turn::retry(&error)
+        })
+    }
+
+    /// Tells on an object what the API server does not let us write for it.
+    fn tell_refused(&self, item: &Item, refused: &str) {
+        let warning = EventType::Warning;
+        match item {
+            Item::Claim(key) => {
+                if let Some(claim) = self.claims.get(key) {
+                    self.recorder
+                        .say(&*claim, warning, "FailedBinding", refused);
+                }
+            }
+            Item::Volume(name) => {
+                if let Some(volume) = self.volumes.get(&Key::cluster(name)) {
+                    self.recorder
+                        .say(&*volume, warning, "UpdateFailed", refused);
+                }
+            }
+            Item::Class(_) | Item::Shelf(_) => {}
+        }
     }
 
     /// Writes what was decided on the very version that was seen.

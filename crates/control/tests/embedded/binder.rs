@@ -316,3 +316,41 @@ async fn metrics_have_the_originals_names() {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_annotations_leave_no_room_for_the_binders_says_so() {
+    let stage = Stage::set().await;
+    stage.volume("vol", "", None).await;
+    // The API server takes 256 KiB of them.
+    let full = "x".repeat((256 << 10) - 30);
+    stage
+        .make::<Claim>(json!({
+            "metadata": {"name": "data", "namespace": "default", "annotations": {"notes": full}},
+            "spec": {"storageClassName": "", "accessModes": ["ReadWriteOnce"],
+                     "resources": {"requests": {"storage": "1Gi"}}},
+        }))
+        .await;
+    let events = stage.process.cache::<Event>();
+    let told = || {
+        let all = events.all().into_iter();
+        let about = |e: &Event| e.involved_object.name == "data" && e.reason == "FailedBinding";
+        let texts = all.filter(|e| about(e)).map(|e| e.message.clone());
+        texts.collect::<Vec<_>>().join("\n")
+    };
+    let shown = async {
+        while !["the API server refuses it", "annotations"]
+            .iter()
+            .all(|words| told().contains(words))
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    stage.within(shown, told).await;
+    let less = Patch::Merge(json!({"metadata": {"annotations": {"notes": null}}}));
+    stage
+        .cluster
+        .patch::<Claim>(&key("data"), &less)
+        .await
+        .unwrap();
+    stage.until(&key("data"), phase(ClaimPhase::Bound)).await;
+}

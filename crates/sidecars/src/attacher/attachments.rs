@@ -29,7 +29,7 @@ use crate::{
     capability::{self, AccessError, Shape, SingleNode},
     credentials::{self, CredentialsError},
     insist::insist,
-    patience::{Patience, Setback, refused},
+    patience::{Patience, Setback},
     words::words,
 };
 
@@ -117,7 +117,7 @@ impl Attachments {
             return Outcome::Done;
         };
         let mut result = self.step(&attachment).await;
-        if let Some(why) = result.as_ref().err().and_then(refused) {
+        if let Some(why) = result.as_ref().err().and_then(ApiError::told) {
             // Nobody else can help but who looks at it.
             let failure = Failure::Refused(why);
             result = self.say_failed(&attachment, &failure).await;
