@@ -27,7 +27,7 @@ const FILES: usize = 1000;
 /// the answer is known.
 const PATIENCE: Duration = Duration::from_secs(1200);
 const TIMES: u32 = 10;
-const LEAST: Duration = Duration::from_secs(180);
+const LEAST: Duration = Duration::from_secs(900);
 /// How often it is told how far a removal is.
 const TOLD: Duration = Duration::from_secs(15);
 
