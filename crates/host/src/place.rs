@@ -257,14 +257,15 @@ impl Root {
     /// A path-only descriptor of something below, which is made as a directory if it is missing:
     /// with the mode that this one has, whatever the process masks.
     pub fn part(&self, relative: &Path) -> io::Result<OwnedFd> {
-        match self.resolve(relative) {
+        let found = match self.resolve(relative) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let mode = rustix::fs::fstat(&self.fd)?.st_mode;
-                self.make_directories(relative, mode & 0o7777)?;
-                self.resolve(relative)
+                let made = self.make_directories(relative, mode & 0o7777);
+                made.and_then(|_| self.resolve(relative))
             }
             other => other,
-        }
+        };
+        found.map_err(spoken)
     }
 
     /// Makes a directory and its missing parents below, one component at a time, and holds it.
@@ -294,6 +295,20 @@ impl AsFd for Root {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// An error about part of a volume, in words for whoever wrote its path, where we have any.
+fn spoken(error: io::Error) -> io::Error {
+    use rustix::io::Errno;
+    let words = match Errno::from_io_error(&error) {
+        Some(Errno::XDEV) => "it leads out of the volume",
+        Some(Errno::LOOP) => "there are too many symbolic links on the way, or one leads to itself",
+        Some(Errno::ROFS) => "it is not there and can't be made, since the volume is read-only",
+        Some(Errno::NOSPC) => "it is not there and can't be made, since the volume is full",
+        Some(Errno::NOTDIR) => "a file is where one of its folders should be",
+        _ => return error,
+    };
+    io::Error::new(error.kind(), words)
 }
 
 /// `openat2`, repeated while the kernel says that a rename raced with it.

@@ -580,6 +580,67 @@ async fn a_part_of_a_volume_is_mounted_and_a_link_in_it_leads_nowhere() {
     let exit = place.run(&spec).await;
     assert_eq!(exit.reason, ExitReason::ContainerCannotRun, "{exit:?}");
     assert!(!Path::new("/etc/f").exists());
+    let volume = &spec.mounts[0].volume;
+    assert_eq!(
+        exit.message,
+        format!("could not take subPath \"link\" of volume {volume:?}: it leads out of the volume")
+    );
+}
+
+/// Takes all room that there is.
+fn fill(path: &Path) {
+    use std::io::Write as _;
+    let mut ballast = fs::File::options()
+        .append(true)
+        .create(true)
+        .open(path)
+        .expect("a file");
+    for size in [1 << 20, 4 << 10, 1] {
+        let piece = vec![7; size];
+        while ballast.write_all(&piece).is_ok() {}
+    }
+    ballast.sync_all().expect("synced");
+}
+
+#[tokio::test]
+async fn on_a_full_disk_a_container_does_not_start_and_one_that_runs_ends_with_its_record() {
+    let Some(place) = Place::new() else { return };
+    let Some(disk) = orlop_host::testing::ScratchFs::new("ext4", 8 << 20) else {
+        return;
+    };
+    let on_disk = |name: &str| Place {
+        folder: tempfile::tempdir().expect("a temporary folder"),
+        state: StateDir::at(disk.path().join(name)),
+        launcher: place.launcher.clone(),
+    };
+    let (runs, refused) = (on_disk("runs"), on_disk("refused"));
+    let running = runs.running(&shell("sleep 600")).await;
+    let spec = shell("true");
+    // Its folder and what shall run there is all that there is room for.
+    fs::create_dir_all(refused.state.path().join("root")).expect("a folder");
+    let json = serde_json::to_vec(&spec).expect("json");
+    fs::write(refused.state.path().join("spec.json"), json).expect("a spec");
+    fs::write(refused.state.path().join("lock"), "").expect("a lock");
+    fill(&disk.path().join("ballast"));
+
+    for _ in 0..2 {
+        let error = within(refused.launcher.start(&refused.state, &spec)).await;
+        let error = format!("{:?}", error.expect_err("no room"));
+        assert!(error.contains("No space left on device"), "{error}");
+        let found = within(refused.launcher.adopt(&refused.state)).await;
+        let found = found.expect("readable");
+        assert!(matches!(found, Adopted::NeverStarted), "{found:?}");
+    }
+    running.kill().expect("asked");
+    let ended = within(running.wait()).await.expect("it ends");
+    assert!(
+        matches!(&ended, Ended::Exited(exit) if exit.signal == Some(9)),
+        "{ended:?}"
+    );
+
+    fs::remove_file(disk.path().join("ballast")).expect("room");
+    assert_eq!(refused.run(&spec).await.code, 0);
+    drop((runs, refused));
 }
 
 #[tokio::test]

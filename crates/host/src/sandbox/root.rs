@@ -47,9 +47,17 @@ const GUARDED_PROC: [&str; 5] = [
 /// Why a container's tree could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RootError {
-    #[error("could not take volume {} of the host", source_path.display())]
+    #[error("could not take volume {volume:?} from {}", source_path.display())]
     Volume {
+        volume: String,
         source_path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("could not take subPath {:?} of volume {volume:?}", part.display())]
+    Part {
+        part: PathBuf,
+        volume: String,
         #[source]
         source: io::Error,
     },
@@ -178,9 +186,17 @@ fn pick_up_volumes(mounts: &[Mount]) -> Result<Vec<Volume<'_>>, RootError> {
     mounts
         .iter()
         .map(|mount| {
-            Volume::pick_up(mount).map_err(|source| RootError::Volume {
-                source_path: mount.source.clone(),
-                source,
+            Volume::pick_up(mount).map_err(|source| match &mount.sub_path {
+                Some(part) => RootError::Part {
+                    part: part.clone(),
+                    volume: mount.volume.clone(),
+                    source,
+                },
+                None => RootError::Volume {
+                    volume: mount.volume.clone(),
+                    source_path: mount.source.clone(),
+                    source,
+                },
             })
         })
         .collect()

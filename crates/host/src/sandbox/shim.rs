@@ -102,6 +102,7 @@ fn launch(state: &StateDir) -> Result<(), ShimError> {
     if state.inhabitants()?.is_some() || state.exit()?.is_some() {
         return Err(ShimError::Used(name()));
     }
+    state.reserve()?;
     let (ready, readiness) = step("make a pipe", pipe_with(PipeFlags::CLOEXEC))?;
     if let Fork::Parent { .. } = step("fork", sys::fork())? {
         drop((readiness, lock));

@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::spec::ContainerSpec;
 
+/// No record of a container's life is longer: a message among them is cut to a thousand characters.
+const RECORD: usize = 8 << 10;
+
 /// The folder of one attempt to run one container.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StateDir(PathBuf);
@@ -146,6 +149,18 @@ impl StateDir {
             .map_err(|source| self.io("create", &self.0, source))
     }
 
+    /// Takes the room that the records of a container's life need, so that none of them fails once
+    /// it runs: a disk that is full then keeps it from starting, which can be told.
+    pub(super) fn reserve(&self) -> Result<(), StateError> {
+        for name in ["shim.json", "started.json", "exit.json"] {
+            let path = temporary(&self.0, name);
+            open_to_write(&path)
+                .and_then(|mut file| file.write_all(&[b' '; RECORD]))
+                .map_err(|source| self.io("write", &self.0.join(name), source))?;
+        }
+        Ok(())
+    }
+
     pub(super) fn write_spec(&self, spec: &ContainerSpec) -> Result<(), StateError> {
         self.write("spec.json", spec)
     }
@@ -221,14 +236,13 @@ impl StateDir {
             path: path.clone(),
             source,
         })?;
-        let temporary = self.0.join(format!(".{name}"));
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)
-            .and_then(|mut file| file.write_all(&json))
+        let temporary = temporary(&self.0, name);
+        open_to_write(&temporary)
+            .and_then(|mut file| {
+                file.write_all(&json)?;
+                // After it: what was reserved is written over.
+                file.set_len(json.len() as u64)
+            })
             .and_then(|()| fs::rename(&temporary, &path))
             .map_err(|source| self.io("write", &path, source))
     }
@@ -251,6 +265,21 @@ impl StateDir {
             source,
         }
     }
+}
+
+/// Where a record is written before it is shown.
+fn temporary(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!(".{name}"))
+}
+
+/// What is in the file stays until it is written over: its room might be gone otherwise.
+fn open_to_write(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
 }
 
 impl ProcessId {
