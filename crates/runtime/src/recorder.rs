@@ -213,7 +213,7 @@ impl Writer {
         for _ in 0..NAMES {
             self.count += 1;
             let stamp = now.as_nanosecond() + i128::from(self.count);
-            let key = Key::namespaced(namespace, format!("{}.{stamp:x}", about.name));
+            let key = Key::namespaced(namespace, event_name(&about.name, stamp));
             event.metadata = Meta::named(&key);
             written = cluster.create(&event).await.map(|_| ());
             if !written.as_ref().is_err_and(ApiError::is_already_exists) {
@@ -225,6 +225,41 @@ impl Writer {
     }
 }
 
+/// The longest name that an object may have.
+const LONGEST_NAME: usize = 253;
+
+/// The name of an event on an object. Of a long name as much is in it as fits; the event itself says
+/// which object it is about.
+fn event_name(object: &str, stamp: i128) -> String {
+    let stamp = format!("{stamp:x}");
+    let room = LONGEST_NAME - 1 - stamp.len();
+    let cut = object.floor_char_boundary(room);
+    // No part of a name may end otherwise.
+    let object = object[..cut].trim_end_matches(['.', '-']);
+    format!("{object}.{stamp}")
+}
+
 fn seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_events_name_is_never_too_long() {
+        let stamp = 0x18b2_c3d4_e5f6_0718;
+        assert_eq!(event_name("web", stamp), "web.18b2c3d4e5f60718");
+        for (object, kept) in [
+            ("x".repeat(236), 236),
+            ("x".repeat(237), 236),
+            ("x".repeat(253), 236),
+            (format!("{}.-{}", "x".repeat(234), "y".repeat(17)), 234),
+        ] {
+            let name = event_name(&object, stamp);
+            assert_eq!(name, format!("{}.18b2c3d4e5f60718", &object[..kept]));
+            assert!(name.len() <= LONGEST_NAME);
+        }
+    }
 }
