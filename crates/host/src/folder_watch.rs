@@ -18,7 +18,8 @@ use tokio::io::unix::AsyncFd;
 /// Something happened in the folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FolderEvent {
-    /// A name came in, by creation or by a rename; or, for a watch on contents, was written to.
+    /// A name came in, by creation or by a rename; or, for a watch on contents or modes, was written to
+    /// or has another mode.
     Came(OsString),
     /// A name went away.
     Left(OsString),
@@ -44,6 +45,11 @@ impl FolderWatch {
     /// Watches names and what is written into the files. Must be called within a tokio runtime.
     pub fn on_contents(folder: &Path) -> io::Result<Self> {
         Self::watching(folder, WatchFlags::MODIFY)
+    }
+
+    /// Watches names and who may do what with the files. Must be called within a tokio runtime.
+    pub fn on_modes(folder: &Path) -> io::Result<Self> {
+        Self::watching(folder, WatchFlags::ATTRIB)
     }
 
     fn watching(folder: &Path, more: WatchFlags) -> io::Result<Self> {
@@ -80,6 +86,7 @@ impl FolderWatch {
 fn drain(fd: &OwnedFd, pending: &mut std::collections::VecDeque<FolderEvent>) -> io::Result<()> {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut reader = Reader::new(fd, &mut buffer);
+    let touched = ReadFlags::CREATE | ReadFlags::MOVED_TO | ReadFlags::MODIFY | ReadFlags::ATTRIB;
     loop {
         let event = reader.next()?;
         let name =
@@ -89,7 +96,7 @@ fn drain(fd: &OwnedFd, pending: &mut std::collections::VecDeque<FolderEvent>) ->
             pending.push_back(FolderEvent::Overrun);
         } else if flags.intersects(ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF) {
             pending.push_back(FolderEvent::Gone);
-        } else if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO | ReadFlags::MODIFY) {
+        } else if event.file_name().is_some() && flags.intersects(touched) {
             pending.push_back(FolderEvent::Came(name()));
         } else if flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM) {
             pending.push_back(FolderEvent::Left(name()));
@@ -126,6 +133,21 @@ mod tests {
         let came = |name: &str| FolderEvent::Came(name.into());
         let left = |name: &str| FolderEvent::Left(name.into());
         assert_eq!(told, [came("a"), left("a"), came("b"), left("b")]);
+    }
+
+    #[tokio::test]
+    async fn another_mode_is_told_to_who_asks_for_that() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("a"), "").expect("a file");
+        let mut watch = FolderWatch::on_modes(folder.path()).expect("a watch");
+        let runs = std::fs::Permissions::from_mode(0o755);
+        // The folder's own mode is nobody's name.
+        std::fs::set_permissions(folder.path(), runs.clone()).expect("a mode");
+        std::fs::set_permissions(folder.path().join("a"), runs).expect("a mode");
+        let next = tokio::time::timeout(Duration::from_secs(10), watch.next()).await;
+        let came = FolderEvent::Came("a".into());
+        assert_eq!(next.expect("in time").expect("an event"), came);
     }
 
     #[tokio::test]

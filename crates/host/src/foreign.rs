@@ -2,7 +2,8 @@
 //!
 //! Each has a deadline and a limit of what it may print, and is a process group of its own, which
 //! is killed as a whole when it oversteps. What it leaves running after it has ended is its own
-//! business: file systems in user space live like that.
+//! business: file systems in user space live like that. One that outlives us is on file, as a
+//! [`Note`]: nothing is run by that note again before it is ended.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,10 @@ use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::time::timeout;
+
+mod note;
+
+pub use note::{EndError, Killed, Note};
 
 /// How long to read on when the program has ended and somebody still holds its output open.
 const LINGER: Duration = Duration::from_millis(300);
@@ -69,6 +74,9 @@ pub enum ForeignError {
         /// How much it might have said.
         limit: usize,
     },
+    /// One that ran before, for the same, could not be ended.
+    #[error("could not end what ran before")]
+    Before(#[from] EndError),
     /// Nobody knows how it ended.
     #[error("lost track of {}", path.display())]
     Lost {
@@ -80,9 +88,32 @@ pub enum ForeignError {
     },
 }
 
-/// Runs a program to its end, with its arguments as they are and a bare environment.
-pub async fn run(path: &Path, arguments: &[String], limits: Limits) -> Result<Said, ForeignError> {
-    let mut child = start(path, arguments).await?;
+/// Runs a program to its end, with its arguments as they are and a bare environment. What an earlier
+/// one with the same note has left running is ended first.
+pub async fn run(
+    path: &Path,
+    arguments: &[String],
+    limits: Limits,
+    note: &Note,
+) -> Result<Said, ForeignError> {
+    note.end().await?;
+    let ended = run_noted(path, arguments, limits, note).await;
+    match &ended {
+        Ok(_) | Err(ForeignError::Start { .. }) => note.remove()?,
+        Err(_) => {
+            let _told_by_the_next = note.end().await;
+        }
+    }
+    ended
+}
+
+async fn run_noted(
+    path: &Path,
+    arguments: &[String],
+    limits: Limits,
+    note: &Note,
+) -> Result<Said, ForeignError> {
+    let mut child = start(path, arguments, note).await?;
     let group = Group(
         child
             .id()
@@ -115,6 +146,10 @@ pub async fn run(path: &Path, arguments: &[String], limits: Limits) -> Result<Sa
     };
     let path = || path.to_owned();
     let ended = timeout(limits.deadline, work).await;
+    if !matches!(ended, Ok(Ok(_))) {
+        // Before the leader of its group is gone: with it one would lose the others.
+        let _told_by_the_next = note.kill();
+    }
     match ended {
         Ok(Ok(status)) => {
             group.spare();
@@ -139,13 +174,23 @@ pub async fn run(path: &Path, arguments: &[String], limits: Limits) -> Result<Sa
     }
 }
 
-async fn start(path: &Path, arguments: &[String]) -> Result<tokio::process::Child, ForeignError> {
+#[expect(
+    unsafe_code,
+    reason = "pre_exec is the only way to have a program on file before it runs"
+)]
+async fn start(
+    path: &Path,
+    arguments: &[String],
+    note: &Note,
+) -> Result<tokio::process::Child, ForeignError> {
     let failed = |source| ForeignError::Start {
         path: path.to_owned(),
         source,
     };
     for _ in 0..BUSY_TRIES {
-        let started = Command::new(path)
+        let file = note.begin()?;
+        let mut command = Command::new(path);
+        command
             .args(arguments)
             .env_clear()
             .env("LC_ALL", "C")
@@ -159,9 +204,13 @@ async fn start(path: &Path, arguments: &[String]) -> Result<tokio::process::Chil
             .stderr(Stdio::piped())
             .current_dir("/")
             .process_group(0)
-            .kill_on_drop(true)
-            .spawn();
-        match started {
+            .kill_on_drop(true);
+        // SAFETY: between fork and exec the closure makes system calls that are async-signal-safe and
+        // allocates nothing; the file stays open as long as the command.
+        unsafe {
+            command.pre_exec(move || note::sign(&file));
+        }
+        match command.spawn() {
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
                 tokio::time::sleep(BUSY_AGAIN).await;
             }
@@ -220,8 +269,49 @@ mod tests {
     };
 
     async fn shell(script: &str, limits: Limits) -> Result<Said, ForeignError> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("calls/note");
+        let said = noted(script, limits, &Note::at(path.clone())).await;
+        assert!(!path.exists(), "it has ended");
+        said
+    }
+
+    async fn noted(script: &str, limits: Limits, note: &Note) -> Result<Said, ForeignError> {
         let arguments = ["-c".to_owned(), script.to_owned()];
-        run(Path::new("/bin/sh"), &arguments, limits).await
+        run(Path::new("/bin/sh"), &arguments, limits, note).await
+    }
+
+    /// Whether a process runs; a zombie whose parent is slow to look is dead enough.
+    fn runs(pid: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    }
+
+    #[tokio::test]
+    async fn what_outlived_those_who_started_it_is_ended_before_another_one_runs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let note = Note::at(folder.path().join("note"));
+        let pids = folder.path().join("pids");
+        let script = format!(
+            "trap '' TERM; sleep 600 & echo $! $$ > {0}.new; mv {0}.new {0}; wait",
+            pids.display()
+        );
+        let mut first = Box::pin(noted(&script, LIMITS, &note));
+        while !pids.exists() {
+            let soon = Duration::from_millis(10);
+            assert!(timeout(soon, &mut first).await.is_err(), "it hangs");
+        }
+        // As with `kill -9`: nothing of it is dropped.
+        std::mem::forget(first);
+        let pids = std::fs::read_to_string(&pids).expect("pids");
+        let mut pids = pids.split_whitespace();
+        assert!(pids.clone().all(runs));
+        let check = pids.clone().map(|pid| format!("[ -e /proc/{pid}/fd/0 ]"));
+        let script = format!("{} || echo gone", check.collect::<Vec<_>>().join(" || "));
+        let second = noted(&script, LIMITS, &note).await.expect("it ran");
+        assert_eq!(second.stdout, b"gone\n");
+        assert!(!pids.any(runs));
+        assert!(!folder.path().join("note").exists());
     }
 
     #[tokio::test]
@@ -247,14 +337,8 @@ mod tests {
         };
         let error = shell(&script, limits).await.expect_err("it hangs");
         assert!(matches!(error, ForeignError::Deadline { .. }), "{error}");
-        let until = std::time::Instant::now() + Duration::from_secs(10);
         for pid in std::fs::read_to_string(&pids).expect("pids").lines() {
-            let stat = PathBuf::from(format!("/proc/{pid}/stat"));
-            // A zombie whose parent is slow to look is dead enough.
-            while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
-                assert!(std::time::Instant::now() < until, "{pid} lives");
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
+            assert!(!runs(pid), "{pid} lives");
         }
     }
 
@@ -276,7 +360,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_cannot_be_started_says_so() {
-        let error = run(Path::new("/no/such"), &[], LIMITS).await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let note = Note::at(folder.path().join("note"));
+        let error = run(Path::new("/no/such"), &[], LIMITS, &note).await;
         assert!(matches!(error, Err(ForeignError::Start { .. })));
     }
 }
