@@ -145,18 +145,37 @@ impl Layout {
 
     /// The FlexVolume drivers that keep something here.
     pub(crate) fn flex_drivers(&self) -> Vec<String> {
+        self.flex_drivers_with("users")
+    }
+
+    fn flex_drivers_with(&self, what: &str) -> Vec<String> {
         let mut found = Vec::new();
         for (first, folder) in Self::entries(&self.flex("")) {
-            if folder.join("users").is_dir() {
+            if folder.join(what).is_dir() {
                 found.push(first.clone());
             }
             for (second, folder) in Self::entries(&folder) {
-                if folder.join("users").is_dir() {
+                if folder.join(what).is_dir() {
                     found.push(format!("{first}/{second}"));
                 }
             }
         }
         found
+    }
+
+    /// What is on file of a call to a FlexVolume driver, for a volume or for none, while it runs.
+    pub(crate) fn flex_call(&self, driver: &str, volume: Option<&str>) -> PathBuf {
+        // No volume's name begins like that.
+        let name = volume.unwrap_or(".init");
+        self.flex(driver).join("calls").join(name)
+    }
+
+    /// All such files.
+    pub(crate) fn flex_calls(&self) -> Vec<PathBuf> {
+        let drivers = self.flex_drivers_with("calls").into_iter();
+        let folders = drivers.map(|driver| self.flex(&driver).join("calls"));
+        let files = folders.flat_map(|folder| Self::entries(&folder));
+        files.map(|(_, path)| path).collect()
     }
 
     /// What is in a folder, by name; nothing if it can't be read.

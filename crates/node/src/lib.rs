@@ -159,6 +159,15 @@ impl RunningNode {
     }
 }
 
+/// Ends the programs of FlexVolume drivers that a node role has left running in its folder, and
+/// tells how many those were, or what could not be ended.
+///
+/// # Errors
+/// If something stays.
+pub async fn end_left_drivers(root: &std::path::Path) -> Result<usize, Vec<String>> {
+    plugins::end_left_flex_drivers(&Layout::new(root)).await
+}
+
 /// Starts a node on a process. Returns at once; the node registers itself and begins to
 /// work as soon as the API server answers.
 pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode {

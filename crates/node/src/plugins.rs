@@ -30,7 +30,7 @@ mod payload;
 mod tokens;
 
 pub(crate) use downward::{NodeFacts, field, resource};
-pub(crate) use flex::{Flex, FlexError, FlexVolume};
+pub(crate) use flex::{Doing, Flex, FlexError, FlexVolume, end_left as end_left_flex_drivers};
 pub(crate) use host_path::host_path;
 pub(crate) use objects::{Freshness, Objects, Shown};
 pub(crate) use tokens::{Tokens, renew_at};

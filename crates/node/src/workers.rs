@@ -159,6 +159,19 @@ impl Workers {
         worker.await.map_err(|_| Hung::Broken { doing })
     }
 
+    /// Something that others do hangs, until the answer is dropped.
+    pub(crate) fn hangs(&self) -> Hangs {
+        self.out.hung.inc();
+        Hangs {
+            hung: self.out.hung.clone(),
+        }
+    }
+
+    /// Something that others did was given up.
+    pub(crate) fn gave_up(&self, doing: &'static str) {
+        self.out.gave_up(doing);
+    }
+
     /// Waits for the volume's turn; not for one that hangs.
     async fn begin(&self, volume: &str, doing: &'static str) -> Result<(), Hung> {
         loop {
@@ -249,6 +262,11 @@ impl Out {
         self.errands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn gave_up(&self, doing: &'static str) {
+        let labels = vec![("operation", doing)];
+        self.given_up.get_or_create(&labels).inc();
+    }
+
     /// False if the worker has come back.
     fn give_up(&self, volume: &str, back: Back) -> bool {
         {
@@ -258,11 +276,21 @@ impl Out {
             };
             begun.hung = Some(back);
             self.hung.inc();
-            let labels = vec![("operation", begun.doing)];
-            self.given_up.get_or_create(&labels).inc();
+            self.gave_up(begun.doing);
         }
         self.changed.notify_waiters();
         true
+    }
+}
+
+/// Counts a volume that hangs.
+pub(crate) struct Hangs {
+    hung: Gauge,
+}
+
+impl Drop for Hangs {
+    fn drop(&mut self) {
+        self.hung.dec();
     }
 }
 

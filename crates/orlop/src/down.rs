@@ -43,6 +43,13 @@ pub(crate) async fn run(args: cli::Down) -> Result<()> {
             troubles.push(format!("{error:#}"));
         }
     }
+    for node in folders(&layout.nodes())? {
+        match orlop_node::end_left_drivers(&node).await {
+            Ok(0) => {}
+            Ok(ended) => say(&format!("ended FlexVolume drivers' calls: {ended}")),
+            Err(stay) => troubles.extend(stay),
+        }
+    }
     for mount in MountTable::read()?.beneath(&folder).rev() {
         let point = mount.point.display();
         match Place::at(&mount.point).and_then(|place| mount::unmount(&place)) {

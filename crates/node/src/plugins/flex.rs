@@ -8,39 +8,45 @@
 //! ```text
 //! <plugins>/kubernetes.io/flexvolume/<vendor>/<driver>/mounts/<volume>      the device's mount
 //! <plugins>/kubernetes.io/flexvolume/<vendor>/<driver>/users/<volume>/<pod> who uses it
+//! <plugins>/kubernetes.io/flexvolume/<vendor>/<driver>/calls/<volume>       a call that runs
 //! <pods>/<pod>/volumes/<vendor>~<driver>/<volume>                           the pod's mount
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use orlop_host::foreign::{self, ForeignError, Limits};
+use futures::future::join_all;
+use orlop_host::foreign::{self, ForeignError, Limits, Note};
 use orlop_host::mount::Depth;
 use orlop_host::{MountTable, Place, Restrictions};
 use orlop_model::volume::FlexSource;
 use orlop_model::{Key, Pod};
 use orlop_runtime::{ApiError, Backoff, Cluster, Queue};
+use tokio::time::timeout;
+use tracing::warn;
 
 use self::answer::{Answer, Capabilities, Refusal};
+pub(crate) use self::calls::Doing;
+use self::calls::{Calls, Purpose};
 use self::options::Options;
 use super::disk::{self, Disk, DiskError};
 use crate::checkpoint::{gone, make_folder};
 use crate::layout::{Layout, PodUid};
+use crate::words::chain;
 use crate::workers::{ForPods, Hung};
 
 mod answer;
+mod calls;
 mod growth;
 mod options;
 mod programs;
 mod users;
 
-use self::programs::Programs;
+use self::programs::{Found, Programs};
 
-/// So many times as long as for another call may a driver take to attach a device.
-const TO_ATTACH: u32 = 5;
 /// How much it may say.
 const OUTPUT: usize = 1 << 20;
 
@@ -51,6 +57,8 @@ pub(crate) enum FlexError {
     BadName(String),
     #[error("FlexVolume driver {driver} is not installed: {} is missing", path.display())]
     NoDriver { driver: String, path: PathBuf },
+    #[error("FlexVolume driver {driver} can't be run: {} is not executable", path.display())]
+    NotExecutable { driver: String, path: PathBuf },
     #[error("FlexVolume driver {driver}")]
     Refused {
         driver: String,
@@ -105,6 +113,21 @@ impl FlexError {
         };
         *source == Refusal::NotSupported
     }
+
+    /// Whether somebody has yet to bring the driver.
+    fn wants_driver(&self) -> bool {
+        matches!(self, Self::NoDriver { .. } | Self::NotExecutable { .. })
+    }
+
+    /// Whether the driver is at nothing any more: it has said no, or is not there to be asked.
+    fn is_last_word(&self) -> bool {
+        let could_not = |source: &ForeignError| matches!(source, ForeignError::Start { .. });
+        match self {
+            Self::Refused { .. } => true,
+            Self::Foreign { source, .. } => could_not(source),
+            other => other.wants_driver(),
+        }
+    }
 }
 
 fn at(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FlexError {
@@ -120,6 +143,8 @@ fn at(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FlexError {
 pub(crate) struct FlexVolume<'a> {
     /// The pod's name for it, or its PersistentVolume's.
     pub(crate) name: &'a str,
+    /// The pod's name for it.
+    pub(crate) called: &'a str,
     pub(crate) source: &'a FlexSource,
     pub(crate) read_only: bool,
 }
@@ -138,19 +163,22 @@ pub(crate) struct Flex {
     /// Claims whose volumes may have to grow.
     growth: Queue<Key>,
     /// Calls for one volume come one after the other.
-    turns: Mutex<BTreeMap<(String, String), Turn>>,
+    turns: Mutex<BTreeMap<(String, Option<String>), Turn>>,
+    calls: Calls,
 }
 
 /// A driver as a set of calls.
 struct Driver<'a> {
     flex: &'a Flex,
     name: &'a str,
+    purpose: Purpose<'a>,
     program: PathBuf,
     capabilities: Capabilities,
 }
 
 impl Flex {
-    /// Drivers are looked for in `folder`; pods that miss one are woken by `pods` when it comes.
+    /// Drivers are looked for in `folder`; pods that miss one are woken when it comes. Those that an
+    /// earlier node role has left running are killed.
     pub(crate) fn new(
         layout: Layout,
         node_name: String,
@@ -158,6 +186,18 @@ impl Flex {
         (folder, deadline): (PathBuf, Duration),
         for_pods: ForPods,
     ) -> Self {
+        for path in layout.flex_calls() {
+            match Note::at(path.clone()).kill() {
+                Ok(killed) if killed.is_empty() => {}
+                Ok(_) => {
+                    warn!(call = %path.display(), "killed a FlexVolume driver that was left running")
+                }
+                Err(error) => warn!(
+                    error = chain(&error),
+                    "could not look for FlexVolume drivers"
+                ),
+            }
+        }
         Self {
             layout,
             node_name,
@@ -167,6 +207,7 @@ impl Flex {
             for_pods,
             growth: Queue::new(Backoff::default()),
             turns: Mutex::default(),
+            calls: Calls::default(),
         }
     }
 
@@ -175,28 +216,48 @@ impl Flex {
         self.programs.watch().await;
     }
 
-    fn turn(&self, driver: &str, volume: &str) -> Turn {
+    /// Without a volume, for the driver itself.
+    fn turn(&self, driver: &str, volume: Option<&str>) -> Turn {
         let mut turns = lock(&self.turns);
         // Those that nobody holds are of no use to anybody.
         turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-        turns
-            .entry((driver.to_owned(), volume.to_owned()))
-            .or_default()
-            .clone()
+        let key = (driver.to_owned(), volume.map(str::to_owned));
+        turns.entry(key).or_default().clone()
     }
 
-    async fn driver<'a>(&'a self, name: &'a str) -> Result<Driver<'a>, FlexError> {
+    /// What drivers are doing for a pod's volumes.
+    pub(crate) fn doing(&self, pod: &PodUid) -> BTreeMap<String, Doing> {
+        self.calls.of(pod)
+    }
+
+    async fn driver<'a>(
+        &'a self,
+        name: &'a str,
+        purpose: Purpose<'a>,
+    ) -> Result<Driver<'a>, FlexError> {
         let program = self.programs.path(name)?;
-        let stamp = programs::stamp(&program).ok_or_else(|| FlexError::NoDriver {
-            driver: name.to_owned(),
-            path: program.clone(),
-        })?;
+        let driver = || name.to_owned();
+        let path = program.clone();
+        let stamp = match programs::find(&program) {
+            Found::Program(stamp) => stamp,
+            Found::NotExecutable => {
+                let driver = driver();
+                return Err(FlexError::NotExecutable { driver, path });
+            }
+            Found::Nothing => {
+                let driver = driver();
+                return Err(FlexError::NoDriver { driver, path });
+            }
+        };
         let mut driver = Driver {
             flex: self,
             name,
+            purpose,
             program,
             capabilities: Capabilities::default(),
         };
+        let turn = self.turn(name, None);
+        let _held = turn.lock().await;
         driver.capabilities = match self.programs.known(name, stamp) {
             Some(known) => known,
             None => {
@@ -217,15 +278,20 @@ impl Flex {
         volume: FlexVolume<'_>,
     ) -> Result<PathBuf, FlexError> {
         let name = volume.source.driver.as_str();
-        let driver = match self.driver(name).await {
-            Err(FlexError::NoDriver { .. }) => {
+        let purpose = Purpose {
+            pod: uid,
+            called: volume.called,
+            volume: volume.name,
+        };
+        let driver = match self.driver(name, purpose).await {
+            Err(error) if error.wants_driver() => {
                 // Told from now on; and it may have come just before.
                 self.programs.miss(uid);
-                self.driver(name).await?
+                self.driver(name, purpose).await?
             }
             other => other?,
         };
-        let turn = self.turn(name, volume.name);
+        let turn = self.turn(name, Some(volume.name));
         let _held = turn.lock().await;
         let target = self.layout.flex_target(uid, name, volume.name);
         if is_mounted(&target)? {
@@ -239,7 +305,7 @@ impl Flex {
                 options: plain.clone(),
             };
             users::add(&self.layout, &record, volume.name, uid)?;
-            driver.stage(uid, volume, &plain).await?;
+            driver.stage(volume, &plain).await?;
         }
         make_folder(&target).map_err(at("make", &target))?;
         let options = Options::of(volume, Some(pod), &secret).text();
@@ -289,23 +355,57 @@ impl Flex {
         !self.layout.flex_targets(uid).is_empty() || !users::of(&self.layout, uid).is_empty()
     }
 
-    /// Takes all of a pod's volumes away.
+    /// Takes all of a pod's volumes away; one that stays keeps no other.
     pub(crate) async fn tear_down(&self, uid: &PodUid) -> Result<(), FlexError> {
-        for (name, volume, target) in self.layout.flex_targets(uid) {
-            let driver = self.driver(&name).await?;
-            let turn = self.turn(&name, &volume);
+        let targets: BTreeMap<_, _> = self
+            .layout
+            .flex_targets(uid)
+            .into_iter()
+            .map(|(name, volume, target)| ((name, volume), target))
+            .collect();
+        let used = BTreeSet::from_iter(users::of(&self.layout, uid));
+        let all: BTreeSet<_> = targets.keys().chain(&used).collect();
+        let each = all.into_iter().map(async |key| {
+            let (name, volume) = key;
+            let turn = self.turn(name, Some(volume));
             let _held = turn.lock().await;
-            driver.unmount(uid, &target).await?;
-        }
-        for (name, volume) in users::of(&self.layout, uid) {
-            let turn = self.turn(&name, &volume);
-            let _held = turn.lock().await;
-            if users::is_last(&self.layout, (&name, &volume), uid) {
-                self.driver(&name).await?.unstage(uid, &volume).await?;
+            let purpose = Purpose {
+                pod: uid,
+                called: volume,
+                volume,
+            };
+            if let Some(target) = targets.get(key) {
+                self.unmount_target(name, purpose, target).await?;
             }
-            users::remove(&self.layout, (&name, &volume), uid)?;
+            if used.contains(key) {
+                if users::is_last(&self.layout, (name, volume), uid) {
+                    self.driver(name, purpose).await?.unstage().await?;
+                }
+                users::remove(&self.layout, (name, volume), uid)?;
+            }
+            Ok(())
+        });
+        join_all(each).await.into_iter().collect()
+    }
+
+    /// The driver is always asked, since it may have more to undo than a mount. But if the kernel knows
+    /// of no mount, as after a crash in the middle of it, whatever the driver says of that is no reason
+    /// to go on for ever.
+    async fn unmount_target(
+        &self,
+        name: &str,
+        purpose: Purpose<'_>,
+        target: &Path,
+    ) -> Result<(), FlexError> {
+        let asked = async { self.driver(name, purpose).await?.unmount(target).await };
+        match asked.await {
+            Err(error) if error.is_last_word() && !is_mounted(target)? => {
+                let (path, error) = (target.display(), chain(&error));
+                warn!(%path, error, "a FlexVolume counts as unmounted, since nothing is mounted");
+                done_with(target)
+            }
+            other => other,
         }
-        Ok(())
     }
 }
 
@@ -317,24 +417,35 @@ impl Driver<'_> {
         arguments: &[String],
         hidden: &[String],
     ) -> Result<Answer, FlexError> {
-        let deadline = match command {
-            "attach" | "waitforattach" => self.flex.deadline * TO_ATTACH,
-            _ => self.flex.deadline,
-        };
         let limits = Limits {
-            deadline,
+            deadline: calls::time_for(command, self.flex.deadline),
             output: OUTPUT,
         };
+        let volume = (command != "init").then_some(self.purpose.volume);
+        let note = Note::at(self.flex.layout.flex_call(self.name, volume));
         let mut all = vec![command.to_owned()];
         all.extend_from_slice(arguments);
         let driver = || self.name.to_owned();
-        let said = foreign::run(&self.program, &all, limits)
-            .await
-            .map_err(|source| FlexError::Foreign {
-                driver: driver(),
-                command,
-                source,
-            })?;
+        let _told_of = self.flex.calls.begin(self.purpose, command);
+        let run = foreign::run(&self.program, &all, limits, &note);
+        tokio::pin!(run);
+        let workers = &self.flex.for_pods.workers;
+        let patience = calls::time_for(command, self.flex.for_pods.patience);
+        let said = match timeout(patience, &mut run).await {
+            Ok(said) => said,
+            Err(_) => {
+                let _counted = workers.hangs();
+                run.await
+            }
+        };
+        if let Err(ForeignError::Deadline { .. }) = &said {
+            workers.gave_up(command);
+        }
+        let said = said.map_err(|source| FlexError::Foreign {
+            driver: driver(),
+            command,
+            source,
+        })?;
         answer::judge(command, &said, hidden).map_err(|source| FlexError::Refused {
             driver: driver(),
             source,
@@ -354,12 +465,7 @@ impl Driver<'_> {
     }
 
     /// Attaches a volume to this node and mounts its device, once for all pods.
-    async fn stage(
-        &self,
-        pod: &PodUid,
-        volume: FlexVolume<'_>,
-        options: &str,
-    ) -> Result<(), FlexError> {
+    async fn stage(&self, volume: FlexVolume<'_>, options: &str) -> Result<(), FlexError> {
         let layout = &self.flex.layout;
         let global = layout.flex_global(self.name, volume.name);
         if is_mounted(&global)? {
@@ -387,22 +493,24 @@ impl Driver<'_> {
                 options: Vec::new(),
             };
             let work = move || disk::mount(&disk);
-            let mounted = self.flex.for_pods.run(pod, "mount a device", work);
+            let for_pods = &self.flex.for_pods;
+            let mounted = for_pods.run(self.purpose.pod, "mount a device", work);
             mounted.await??;
         }
         Ok(())
     }
 
-    async fn unmount(&self, pod: &PodUid, target: &Path) -> Result<(), FlexError> {
+    async fn unmount(&self, target: &Path) -> Result<(), FlexError> {
         let path = target.display().to_string();
         if self.try_call("unmount", &[path]).await?.is_none() {
-            self.flex.unmount(pod, target).await?;
+            self.flex.unmount(self.purpose.pod, target).await?;
         }
         done_with(target)
     }
 
     /// The reverse of [`stage`](Self::stage), for the last pod.
-    async fn unstage(&self, pod: &PodUid, volume: &str) -> Result<(), FlexError> {
+    async fn unstage(&self) -> Result<(), FlexError> {
+        let Purpose { pod, volume, .. } = self.purpose;
         let global = self.flex.layout.flex_global(self.name, volume);
         if is_mounted(&global)? {
             let path = global.display().to_string();
@@ -447,6 +555,23 @@ fn bind(from: &Path, to: &Path, read_only: bool) -> Result<(), FlexError> {
         ..Restrictions::default()
     };
     orlop_host::mount::bind(source, target, Depth::One, restrictions).map_err(at("mount at", to))
+}
+
+/// Ends the drivers that a node role has left running which is no more, and tells what stays.
+pub(crate) async fn end_left(layout: &Layout) -> Result<usize, Vec<String>> {
+    let (mut ended, mut troubles) = (0, Vec::new());
+    for path in layout.flex_calls() {
+        let note = Note::at(path);
+        let some = note.kill().is_ok_and(|killed| !killed.is_empty());
+        match note.end().await {
+            Ok(()) => ended += usize::from(some),
+            Err(error) => troubles.push(chain(&error)),
+        }
+    }
+    match troubles.is_empty() {
+        true => Ok(ended),
+        false => Err(troubles),
+    }
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,8 +1,9 @@
 //! Brings a pod's volumes to where its containers can see them.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::join_all;
 use jiff::SignedDuration;
@@ -18,7 +19,7 @@ use super::waiting::{self, Wait};
 use super::{Pods, later, until};
 use crate::layout::{Layout, PodUid};
 use crate::plugins::mounted::{self, Wanted};
-use crate::plugins::{self, FlexError, FlexVolume, Freshness, Local, Source, VolumeError};
+use crate::plugins::{self, Doing, FlexError, FlexVolume, Freshness, Local, Source, VolumeError};
 use crate::volumes::{self, DeviceKey, Lifetime, Readiness, Want};
 use crate::words::chain;
 use crate::workers::Hung;
@@ -103,6 +104,7 @@ impl Pods {
         let (files, devices) = used(pod);
         let mut waits = Vec::new();
         let mut failed = Vec::new();
+        let slow: Mutex<BTreeSet<&String>> = Mutex::new(files.union(&devices).collect());
         // None waits for what another has to ask the API server.
         let placing = files.union(&devices).map(async |name| {
             let wants = if devices.contains(name) {
@@ -110,9 +112,15 @@ impl Pods {
             } else {
                 VolumeMode::Filesystem
             };
-            (name, self.place(uid, pod, name, wants).await)
+            let placed = self.place(uid, pod, name, wants).await;
+            lock(&slow).remove(name);
+            (name, placed)
         });
-        let (placed, presence) = tokio::join!(join_all(placing), self.presence(uid, pod));
+        let placing = async { tokio::join!(join_all(placing), self.presence(uid, pod)) };
+        let (placed, presence) = tokio::select! {
+            placed = placing => placed,
+            never = self.tell_of_slow(uid, pod, &slow) => match never {},
+        };
         match presence {
             Presence::There => {}
             Presence::Gone => return None,
@@ -121,17 +129,7 @@ impl Pods {
         for (name, placed) in placed {
             match placed {
                 Ok(Place::At(_)) => {}
-                Ok(Place::Csi { key, .. }) => {
-                    let readiness = self.parts.volumes.readiness(&key, uid);
-                    if let Readiness::NotYet { why, unattached } = readiness {
-                        let name = name.clone();
-                        waits.push(Wait {
-                            name,
-                            why,
-                            unattached,
-                        });
-                    }
-                }
+                Ok(Place::Csi { key, .. }) => waits.extend(self.wait_for(uid, name, &key)),
                 Err(error) => {
                     let message = match &error {
                         SetUpError::OutOfReach { volume, .. } => format!(
@@ -242,6 +240,7 @@ impl Pods {
             Source::Flex(source) => {
                 let flex = FlexVolume {
                     name: &volume.name,
+                    called: &volume.name,
                     source,
                     read_only: source.read_only,
                 };
@@ -262,7 +261,8 @@ impl Pods {
                     return Err(out_of_reach(&bound));
                 }
                 if bound.spec.csi.is_none() {
-                    let path = self.place_other(uid, pod, &bound, read_only).await?;
+                    let called = (&**pod, volume.name.as_str());
+                    let path = self.place_other(uid, called, &bound, read_only).await?;
                     return Ok(Place::At(path));
                 }
                 let called = (pod, volume.name.as_str());
@@ -451,7 +451,7 @@ impl Pods {
     async fn place_other(
         &self,
         uid: &PodUid,
-        pod: &Pod,
+        (pod, called): (&Pod, &str),
         volume: &Volume,
         read_only: bool,
     ) -> Result<PathBuf, SetUpError> {
@@ -471,6 +471,7 @@ impl Pods {
         if let Some(source) = &spec.flex_volume {
             let flex = FlexVolume {
                 name,
+                called,
                 source,
                 read_only,
             };
@@ -538,6 +539,10 @@ impl Pods {
             done => Ok(done??),
         }
     }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The volumes that some container uses: as files, and as devices.

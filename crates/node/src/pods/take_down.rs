@@ -60,10 +60,23 @@ impl Pods {
 
     /// On a thread of its own, since a full volume takes its time.
     async fn tear_down(&self, uid: &PodUid) -> Result<(), String> {
-        if self.parts.flex.any_set_up(uid) {
-            let done = self.parts.flex.tear_down(uid).await;
-            done.map_err(|error| chain(&error))?;
+        // A driver that keeps one volume keeps no other.
+        let (flex, others) = tokio::join!(self.tear_down_flex(uid), self.tear_down_others(uid));
+        match (flex, others) {
+            (Err(flex), Err(others)) => Err(format!("{flex}; {others}")),
+            (flex, others) => flex.and(others),
         }
+    }
+
+    async fn tear_down_flex(&self, uid: &PodUid) -> Result<(), String> {
+        if !self.parts.flex.any_set_up(uid) {
+            return Ok(());
+        }
+        let done = self.parts.flex.tear_down(uid).await;
+        done.map_err(|error| chain(&error))
+    }
+
+    async fn tear_down_others(&self, uid: &PodUid) -> Result<(), String> {
         if !crate::plugins::any_set_up(&self.parts.layout, uid) {
             return Ok(());
         }

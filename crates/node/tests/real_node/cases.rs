@@ -35,6 +35,10 @@ use super::files::{
     files_follow_what_they_come_from, what_never_changes_is_not_watched,
 };
 use super::flex::{
+    a_flexvolume_call_that_takes_long_is_told_of_and_counted,
+    what_a_flexvolume_driver_undid_before_a_crash_is_not_asked_of_it_for_ever,
+    a_flexvolume_driver_that_outlived_its_node_is_ended_by_the_next,
+    a_flexvolume_driver_that_is_not_executable_is_told_and_runs_once_it_is,
     a_flexvolume_driver_that_misbehaves_is_told_of_and_harms_nobody,
     a_flexvolume_is_made_larger_by_its_driver,
     a_flexvolume_is_mounted_by_its_driver_once_that_is_installed,
@@ -113,6 +117,10 @@ cases![
     a_flexvolume_is_mounted_by_its_driver_once_that_is_installed,
     an_attached_flexvolume_is_detached_after_its_last_pod,
     a_flexvolume_driver_that_misbehaves_is_told_of_and_harms_nobody,
+    a_flexvolume_call_that_takes_long_is_told_of_and_counted,
+    what_a_flexvolume_driver_undid_before_a_crash_is_not_asked_of_it_for_ever,
+    a_flexvolume_driver_that_outlived_its_node_is_ended_by_the_next,
+    a_flexvolume_driver_that_is_not_executable_is_told_and_runs_once_it_is,
     two_flexvolumes_of_one_name_are_not_taken_for_one,
     a_flexvolume_is_made_larger_by_its_driver,
     pods_are_containers_of_a_container_runtime,

@@ -237,6 +237,144 @@ pub(crate) async fn a_flexvolume_driver_that_misbehaves_is_told_of_and_harms_nob
     world.expect_clean().await;
 }
 
+pub(crate) async fn a_flexvolume_call_that_takes_long_is_told_of_and_counted() {
+    let world = World::tuned(|config| config.patience = Duration::from_secs(2)).await;
+    let slow = r#"
+[ $1 = unmount ] && [ ! -e "$DISKS/told" ] && sleep 600
+case $1 in mount) until [ -e "$DISKS/go" ]; do sleep 0.05; done ;; esac
+"#;
+    install(&world, "simple", &format!("{slow}{SIMPLE}"));
+    let mut spec = with_flex("simple", &json!({}));
+    // What isn't the driver's goes while the driver hangs.
+    let more = |list: &mut Value, one: Value| list.as_array_mut().expect("a list").push(one);
+    let mounted = json!({"name": "memory", "mountPath": "/memory"});
+    more(&mut spec["containers"][0]["volumeMounts"], mounted);
+    let memory = json!({"name": "memory", "emptyDir": {"medium": "Memory"}});
+    more(&mut spec["volumes"], memory);
+    world.pod("web", spec).await;
+    let words = "unmounted volumes=[data], unattached volumes=[], failed to process volumes=[]: \
+                 volume \"data\": its driver's mount command has been running for 10 s";
+    event(&world, "FailedMount", words).await;
+    let waits = |pod: &Pod| {
+        let all = pod.status.container_statuses.iter();
+        let mut waiting = all.filter_map(|one| one.state.waiting.as_ref());
+        waiting.any(|waiting| waiting.message.contains("its driver's mount command"))
+    };
+    world.pod_until("web", waits).await;
+    let hung = |n: u32| {
+        world
+            .metrics()
+            .contains(&format!("orlop_node_hung_volumes{{node=\"n1\"}} {n}\n"))
+    };
+    assert!(hung(1), "{}", world.metrics());
+    std::fs::write(world.root.path().join("go"), "").expect("a file");
+    let pod = world.pod_until("web", is_running).await;
+    assert!(hung(0), "{}", world.metrics());
+
+    let key = Key::namespaced("default", "web");
+    let asked = world.cluster.delete::<Pod>(&key, &Default::default()).await;
+    asked.expect("asked for");
+    let words = "volume \"data\": its driver's unmount command has been running for 10 s";
+    event(&world, "FailedUnMount", words).await;
+    let flex = target(&world, &pod, "simple", "data");
+    assert_eq!(mounts_under(world.root.path()), [&*flex]);
+    // Another node role does not wait for the call of the one before.
+    std::fs::write(world.root.path().join("told"), "").expect("a file");
+    let mut world = world;
+    world.kill_node();
+    world.start_node();
+    world.until::<Pod>(&key, |pod| pod.is_none()).await;
+    world.expect_clean().await;
+}
+
+pub(crate) async fn what_a_flexvolume_driver_undid_before_a_crash_is_not_asked_of_it_for_ever() {
+    // Hangs once each of its mounts is gone, until it is killed.
+    const LAST_WORDS: &str = r#"
+crash() { if [ ! -e "$DISKS/$1" ]; then umount "$2"; echo > "$DISKS/$1"; sleep 600; fi; }
+case $1 in unmount|unmountdevice) crash "$1" "$2" ;; esac
+case $1 in
+  mount) mount --bind "$DISKS/attached" "$2" && echo '{"status":"Success"}'; exit ;;
+  unmount) umount "$2" && echo '{"status":"Success"}'; exit ;;
+esac
+"#;
+    let mut world = World::new(false).await;
+    let calls_at = install(&world, "disk", &format!("{LAST_WORDS}{ATTACHING}"));
+    world.pod("web", with_flex("disk", &json!({}))).await;
+    world.pod_until("web", is_running).await;
+    let key = Key::namespaced("default", "web");
+    let asked = world.cluster.delete::<Pod>(&key, &Default::default()).await;
+    asked.expect("asked for");
+    for crash in ["unmount", "unmountdevice"] {
+        let until = Instant::now() + Duration::from_secs(20);
+        while !world.root.path().join(crash).exists() {
+            assert!(Instant::now() < until, "{:?}", calls(&calls_at));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        world.kill_node();
+        world.start_node();
+    }
+    world.until::<Pod>(&key, |pod| pod.is_none()).await;
+    world.expect_clean().await;
+    let all = calls(&calls_at);
+    let undone: Vec<&str> = all
+        .iter()
+        .map(String::as_str)
+        .filter(|c| *c != "init")
+        .collect();
+    // The second time, the driver was asked for what it may have to undo beside the mount.
+    let wanted = ["unmount", "unmount", "unmountdevice", "detach"];
+    assert_eq!(undone[undone.len() - wanted.len()..], wanted, "{all:?}");
+}
+
+pub(crate) async fn a_flexvolume_driver_that_outlived_its_node_is_ended_by_the_next() {
+    let mut world = World::new(false).await;
+    world.kill_node();
+    let calls_at = install(&world, "simple", SIMPLE);
+    // As one that a node role was killed beside: on file, and in its own process group.
+    let mut left = std::process::Command::new("sh");
+    std::os::unix::process::CommandExt::process_group(&mut left, 0);
+    let mut left = left
+        .args(["-c", "sleep 600; :"])
+        .spawn()
+        .expect("a process");
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", left.id())).expect("a stat");
+    let born = stat.split_whitespace().nth(21).expect("a time");
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
+    let file = world
+        .node_root()
+        .join("plugins/kubernetes.io/flexvolume/example.org/simple/calls/data");
+    std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+    std::fs::write(&file, format!("{boot}{} {born}\n", left.id())).expect("a file");
+    world.start_node();
+    let status = left.wait().expect("it ends");
+    assert!(!status.success());
+    world.pod("web", with_flex("simple", &json!({}))).await;
+    world.pod_until("web", is_running).await;
+    assert!(!file.exists(), "{:?}", calls(&calls_at));
+    world.delete("web").await;
+    world.expect_clean().await;
+}
+
+pub(crate) async fn a_flexvolume_driver_that_is_not_executable_is_told_and_runs_once_it_is() {
+    let world = World::new(false).await;
+    install(&world, "simple", SIMPLE);
+    let program = world.root.path().join("drivers/example.org~simple/simple");
+    let mode = |mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&program, mode).expect("a mode");
+    };
+    mode(0o644);
+    world.pod("web", with_flex("simple", &json!({}))).await;
+    event(&world, "FailedMount", "simple is not executable").await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let began = Instant::now();
+    mode(0o755);
+    world.pod_until("web", is_running).await;
+    println!("  made executable to running: {:?}", began.elapsed());
+    world.delete("web").await;
+    world.expect_clean().await;
+}
+
 pub(crate) async fn two_flexvolumes_of_one_name_are_not_taken_for_one() {
     let world = World::new(false).await;
     install(&world, "disk", ATTACHING);

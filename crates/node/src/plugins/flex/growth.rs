@@ -12,6 +12,7 @@ use orlop_model::{Claim, Key, Kind as _, Quantity, ResizeStatus, Volume, resize}
 use orlop_runtime::{ApiError, Cache, Change, EventType, Outcome, Patch, Recorder, work};
 use serde_json::{Value, json};
 
+use super::calls::Purpose;
 use super::options::Options;
 use super::{Flex, FlexError, FlexVolume, is_mounted};
 use crate::layout::{Layout, PodUid};
@@ -126,8 +127,13 @@ impl Flex {
             return Ok(());
         };
         let name = volume.metadata.name.as_str();
-        let driver = self.driver(&source.driver).await?;
-        let turn = self.turn(&source.driver, name);
+        let purpose = Purpose {
+            pod: &user,
+            called: name,
+            volume: name,
+        };
+        let driver = self.driver(&source.driver, purpose).await?;
+        let turn = self.turn(&source.driver, Some(name));
         let _held = turn.lock().await;
         if claim.resize_status() == Some(ResizeStatus::NodeResizePending) {
             let status = ResizeStatus::NodeResizeInProgress;
@@ -136,6 +142,7 @@ impl Flex {
         }
         let asked = FlexVolume {
             name,
+            called: name,
             source,
             read_only: false,
         };

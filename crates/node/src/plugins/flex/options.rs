@@ -96,6 +96,7 @@ mod tests {
             ..FlexSource::default()
         };
         let volume = FlexVolume {
+            called: "data",
             name: "data",
             source: &source,
             read_only: false,
