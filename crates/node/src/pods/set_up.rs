@@ -178,6 +178,65 @@ impl Pods {
         Some(Outcome::Done)
     }
 
+    /// A CSI driver's volume, unless it is ready.
+    fn wait_for(&self, uid: &PodUid, name: &str, key: &DeviceKey) -> Option<Wait> {
+        match self.parts.volumes.readiness(key, uid) {
+            Readiness::NotYet { why, unattached } => Some(Wait {
+                name: name.to_owned(),
+                why,
+                unattached,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Says which volumes keep the others from being looked at, since it takes long to find or to
+    /// mount them; and again, ever more rarely, if something else does.
+    async fn tell_of_slow(
+        &self,
+        uid: &PodUid,
+        pod: &Arc<Pod>,
+        slow: &Mutex<BTreeSet<&String>>,
+    ) -> Infallible {
+        let (mut said, mut wait) = (None, SAID_AFTER.unsigned_abs());
+        loop {
+            tokio::time::sleep(wait).await;
+            wait *= 2;
+            let slow: Vec<String> = lock(slow).iter().copied().cloned().collect();
+            let doing = self.parts.flex.doing(uid);
+            let news = Some((slow.clone(), doing.clone()));
+            if slow.is_empty() || said == news {
+                continue;
+            }
+            said = news;
+            let mut waits: Vec<Wait> = slow
+                .into_iter()
+                .map(|name| Wait {
+                    why: doing.get(&name).map(Doing::words),
+                    unattached: doing.get(&name).is_some_and(Doing::attaches),
+                    name,
+                })
+                .collect();
+            let places = match self.records().get(uid) {
+                Some(record) => record.places.clone(),
+                None => continue,
+            };
+            waits.extend(places.iter().filter_map(|(name, place)| match place {
+                Place::Csi { key, .. } => self.wait_for(uid, name, key),
+                Place::At(_) => None,
+            }));
+            let message = waiting::summary(&waits, &[]);
+            let warning = EventType::Warning;
+            self.parts
+                .recorder
+                .say(&**pod, warning, "FailedMount", message);
+            if let Some(record) = self.records().get_mut(uid) {
+                record.trouble = Some(waiting::words(&waits));
+            }
+            self.report(uid, Outcome::Done).await;
+        }
+    }
+
     /// Where a volume of the pod is, or will be: found out once.
     async fn place(
         &self,
