@@ -32,6 +32,7 @@ mod layout;
 mod plugins;
 mod pods;
 mod registration;
+mod returns;
 mod runner;
 mod stats;
 mod subpaths;
@@ -47,7 +48,7 @@ pub use registration::{
 };
 pub use runner::{
     Attempts, ContainerId, CriRunner, Finish, Found, HostRunner, Image, Launch, PodName, Pull,
-    Runner, RunnerError, RunningContainer,
+    Runner, RunnerError, RunningContainer, Tell,
 };
 
 /// Pods that are worked on at the same time. Much of a turn may be spent waiting for a container
@@ -259,6 +260,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
     process.spawn("flexvolume", flex.clone().watch());
     let growth = flex.clone().grow(claims.clone(), recorder.clone());
     process.spawn("flexvolume growth", growth);
+    let returns = runner.returns();
     let (pods, watched) = pods::Pods::new(
         pods::Parts {
             address: address.clone(),
@@ -316,7 +318,7 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
         drivers,
         ready: {
             let volumes = volumes.clone();
-            Box::new(move |driver| volumes.look_at_all(Some(driver)))
+            Arc::new(move |driver: &str| volumes.look_at_all(Some(driver)))
         },
     };
     process.spawn("node", async move {
@@ -324,6 +326,15 @@ pub fn start(process: &Process, config: NodeConfig, seams: Seams) -> RunningNode
         tokio::join!(identity.live(), registrar.run(registrations));
     });
     process.spawn("containers", pods.clone().watch_exits(watched));
+    if let Some(mut returns) = returns {
+        let pods = pods.clone();
+        process.spawn("container runtime", async move {
+            // What failed because it was away waits for nothing else.
+            while returns.changed().await.is_ok() {
+                pods.look_at_all();
+            }
+        });
+    }
 
     let woken = Wakers {
         pods: Arc::downgrade(&pods),

@@ -168,6 +168,8 @@ pub(crate) enum VolumeError {
     },
     #[error("{0:?} is not a path within a volume")]
     BadPath(String),
+    #[error("{file:?} can't be a file and also the folder of {below:?}; change one of the paths")]
+    SamePath { file: String, below: String },
     #[error("field {0:?} is not known")]
     UnknownField(String),
     #[error("the pod has no container {0:?}")]
@@ -321,7 +323,11 @@ impl Local<'_> {
             now: self.now,
         };
         let gathered = payload::gather(&from, volume).await?;
-        let payload::Gathered { payload, renew_at } = gathered;
+        let payload::Gathered {
+            payload,
+            group,
+            renew_at,
+        } = gathered;
         let path = self.layout.volume(self.uid, files.plugin(), &volume.name);
         match files {
             // Never on a disk.
@@ -335,7 +341,7 @@ impl Local<'_> {
         open_to_all(&path)?;
         // Names the generation of files.
         let stamp = self.now.strftime("%Y_%m_%d_%H_%M_%S").to_string();
-        atomic_files::write(&path, &payload, &stamp).map_err(at("write files in", &path))?;
+        atomic_files::write(&path, &payload, &stamp, group).map_err(at("write files in", &path))?;
         Ok(Written { path, renew_at })
     }
 }

@@ -31,6 +31,7 @@ use record::{ContainerRecord, Record, State};
 mod container;
 mod containers;
 mod decide;
+mod leaving;
 mod limits;
 mod mounts;
 mod presence;
@@ -202,7 +203,7 @@ impl Pods {
             let step = decide(&view);
             debug!(pod_uid = %uid, ?step, "pod");
             let settled = match step {
-                Step::Rest => Some(Outcome::Done),
+                Step::Rest => Some(self.rest(uid, pod.as_deref(), &view)),
                 Step::Until(at) => Some(Outcome::After(until(view.now, at))),
                 Step::FindOut => self.find_out(uid).await,
                 Step::SetUpVolumes => match &pod {

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use crate::drivers::{DriverConnector, Drivers};
+use crate::returns::Returns;
 use crate::words::chain;
 
 mod channel;
@@ -122,7 +123,16 @@ pub(crate) struct Registrar {
     pub(crate) csi_drivers: Cache<CsiDriver>,
     pub(crate) traits_changed: Arc<Notify>,
     /// Called with a driver's name when it can be called from now on.
-    pub(crate) ready: Box<dyn Fn(&str) + Send + Sync>,
+    pub(crate) ready: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+/// Looks out for a driver that went away without leaving, until it is dropped.
+struct Lookout(tokio::task::JoinHandle<()>);
+
+impl Drop for Lookout {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// A driver whose registration failed.
@@ -154,6 +164,7 @@ impl Registrar {
     pub(crate) async fn run(self, mut registrations: Box<dyn Registrations>) {
         let mut registered: BTreeMap<PluginId, Registered> = BTreeMap::new();
         let mut waiting: BTreeMap<PluginId, Waiting> = BTreeMap::new();
+        let mut lookouts: BTreeMap<String, Lookout> = BTreeMap::new();
         loop {
             let due = waiting.values().map(|waiting| waiting.due).min();
             let retry = at(due);
@@ -184,7 +195,10 @@ impl Registrar {
                             Some((other, stays)) => {
                                 waiting.insert(other, Waiting::anew(stays.announcement));
                             }
-                            None => self.deregister(&left.name).await,
+                            None => {
+                                lookouts.remove(&left.name);
+                                self.deregister(&left.name).await;
+                            }
                         }
                     }
                 },
@@ -221,6 +235,9 @@ impl Registrar {
                             info!(driver = name, node = self.node_name, "driver registered");
                             registrations.acknowledge(plugin.clone(), Ok(())).await;
                             let announcement = this.announcement;
+                            if let Some(lookout) = self.look_out(&announcement) {
+                                lookouts.insert(announcement.name.clone(), lookout);
+                            }
                             registered.insert(plugin, Registered { announcement, asked: now });
                         }
                         Err(error) => {
@@ -312,6 +329,23 @@ impl Registrar {
         self.drivers.insert(name, driver);
         (self.ready)(name);
         Ok(())
+    }
+
+    /// A driver's own socket may go and come while that of its registrar stays: whoever waits
+    /// because of it is looked at when it is back.
+    fn look_out(&self, announcement: &Announcement) -> Option<Lookout> {
+        let socket = orlop_csi::client::socket_path(&announcement.endpoint).ok()?;
+        let mut returns = Returns::of(&socket)?;
+        let driver = self.drivers.get(&announcement.name)?;
+        let (ready, name) = (self.ready.clone(), announcement.name.clone());
+        Some(Lookout(tokio::spawn(async move {
+            while returns.next().await.is_ok() {
+                // It may not listen yet. One that can't be probed says so itself: it is there.
+                let _ = driver.probe_until_ready().await;
+                info!(driver = name, "driver is back");
+                ready(&name);
+            }
+        })))
     }
 
     /// Writes the driver's node id and topology on the node.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use orlop_host::sandbox::ContainerSpec;
+use tokio::sync::watch;
 
 use crate::layout::PodUid;
 use crate::registration::Work;
@@ -114,6 +115,9 @@ pub enum Found {
     Nothing,
 }
 
+/// Told why a container could not be made to end, for people.
+pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// A container that runs. Dropping it leaves it running.
 pub trait RunningContainer: Send + Sync {
     /// Since when.
@@ -121,6 +125,9 @@ pub trait RunningContainer: Send + Sync {
 
     /// Waits until nothing of it is left.
     fn wait(&self) -> Work<'_, Finish>;
+
+    /// Says whom to tell if what is asked of it fails later, and is tried again.
+    fn when_it_does_not_end(&self, _tell: Tell) {}
 
     /// Asks it to end.
     ///
@@ -157,6 +164,11 @@ pub trait Runner: Send + Sync + 'static {
         id: &'a ContainerId,
         launch: &'a Launch,
     ) -> Work<'a, Result<Found, RunnerError>>;
+
+    /// Counts how often the runtime was away and is back; none if it can't be away.
+    fn returns(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
 
     /// Whether a container has to say which program it runs.
     fn needs_command(&self) -> bool {

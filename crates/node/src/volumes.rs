@@ -143,6 +143,15 @@ pub(crate) struct Want {
     pub(crate) given_up: Arc<Notify>,
 }
 
+/// A volume that is not yet taken away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) key: DeviceKey,
+    /// The PersistentVolume's name.
+    pub(crate) volume: String,
+    pub(crate) why: Option<String>,
+}
+
 /// What a pod may conclude of one of its volumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Readiness {
@@ -333,6 +342,20 @@ impl Volumes {
         let state = self.state();
         let mut devices = state.devices.values();
         devices.any(|d| d.publications.contains_key(pod) || d.wants.contains_key(pod))
+    }
+
+    /// What may be left in a pod's folder, and why.
+    pub(crate) fn left_of(&self, pod: &PodUid) -> Vec<Left> {
+        let state = self.state();
+        let left = state.devices.iter().filter_map(|(key, device)| {
+            let publication = device.publications.get(pod)?;
+            Some(Left {
+                key: key.clone(),
+                volume: publication.volume.clone(),
+                why: device.trouble.clone(),
+            })
+        });
+        left.collect()
     }
 
     /// Whether no volume is left on the node.
@@ -529,7 +552,10 @@ impl Volumes {
                 return;
             }
             device.trouble = Some(words);
-            device.wants.keys().cloned().collect()
+            // Those that leave are told, too.
+            let concerned = device.wants.keys().chain(device.publications.keys());
+            let concerned: BTreeSet<&PodUid> = concerned.collect();
+            concerned.into_iter().cloned().collect()
         };
         for pod in waiting {
             self.parts.pods.add(pod);

@@ -51,17 +51,25 @@ const NEXT: &str = "..data_tmp";
 
 /// Makes the folder show these files. A crash at any point leaves the old files or the
 /// new ones, and the next call finishes and clears up.
-pub(super) fn write(path: &Path, payload: &Payload, stamp: &str) -> io::Result<()> {
+/// A group that the files are for owns the folders, too, and what comes into them.
+pub(super) fn write(
+    path: &Path,
+    payload: &Payload,
+    stamp: &str,
+    group: Option<u32>,
+) -> io::Result<()> {
     let folder = Folder::open(path)?;
+    give(&folder, group)?;
     let old = folder.read_link(DATA).ok();
     let old = old.and_then(|old| folder.enter(old).ok());
-    if old.is_none_or(|old| !shows(&old, payload)) {
+    if old.is_none_or(|old| !shows(&old, payload, group)) {
         let generation = fresh(&folder, stamp)?;
         let new = folder.make(&generation, 0o755)?;
         new.set_mode(0o755)?;
         for (path, file) in payload {
             add(&new, Path::new(path), file)?;
         }
+        give_all(&new, group)?;
         take_away(path, &folder, NEXT.as_ref())?;
         folder.make_link(NEXT, generation.as_ref())?;
         if folder
@@ -95,6 +103,35 @@ fn add(generation: &Folder, path: &Path, file: &File) -> io::Result<()> {
     made.set_permissions(fs::Permissions::from_mode(file.mode))
 }
 
+/// What the kubelet adds to a folder of files that a group may read.
+const OF_GROUP: u32 = 0o2550;
+
+/// Gives a folder to the group, as the kubelet does: who may read it may look into it, and what is
+/// made in it is the group's.
+fn give(folder: &Folder, group: Option<u32>) -> io::Result<()> {
+    let Some(group) = group else { return Ok(()) };
+    let found = folder.itself()?;
+    // Before the mode: a change of the group drops the special bits.
+    if found.gid != group {
+        folder.set_own_owner(found.uid, group)?;
+    }
+    folder.set_mode(found.mode & 0o7777 | OF_GROUP)
+}
+
+fn give_all(folder: &Folder, group: Option<u32>) -> io::Result<()> {
+    if group.is_none() {
+        return Ok(());
+    }
+    for name in folder.names()? {
+        if let Some(found) = folder.look(&name)?
+            && found.kind == EntryKind::Folder
+        {
+            give_all(&folder.enter(&name)?, group)?;
+        }
+    }
+    give(folder, group)
+}
+
 fn fresh(folder: &Folder, stamp: &str) -> io::Result<String> {
     let mut count = 0u32;
     loop {
@@ -106,8 +143,12 @@ fn fresh(folder: &Folder, stamp: &str) -> io::Result<String> {
     }
 }
 
-/// Whether a generation holds exactly these files.
-fn shows(generation: &Folder, payload: &Payload) -> bool {
+/// Whether a generation holds exactly these files, for this group.
+fn shows(generation: &Folder, payload: &Payload, group: Option<u32>) -> bool {
+    let its = generation.itself().map(|found| found.gid).ok();
+    if group.is_some() && its != group {
+        return false;
+    }
     let is = |path: &str, file: &File| -> io::Result<bool> {
         let (holder, name) = split(generation, Path::new(path), false)?;
         let Some(found) = holder.look(name)? else {
@@ -222,10 +263,10 @@ mod tests {
     fn files_change_all_at_once_and_old_ones_go() {
         let folder = tempfile::tempdir().expect("a folder");
         let folder = folder.path();
-        write(folder, &payload(&[("a", "1"), ("sub/b", "2")]), "t").expect("written");
+        write(folder, &payload(&[("a", "1"), ("sub/b", "2")]), "t", None).expect("written");
         assert_eq!(fs::read_to_string(folder.join("a")).expect("a"), "1");
         assert_eq!(fs::read_to_string(folder.join("sub/b")).expect("b"), "2");
-        write(folder, &payload(&[("a", "3")]), "t").expect("written");
+        write(folder, &payload(&[("a", "3")]), "t", None).expect("written");
         assert_eq!(fs::read_to_string(folder.join("a")).expect("a"), "3");
         assert_eq!(names(folder), ["..data", "..t.1", "a"]);
     }
@@ -235,9 +276,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let folder = folder.path();
         let files = payload(&[("a", "1")]);
-        write(folder, &files, "t").expect("written");
+        write(folder, &files, "t", None).expect("written");
         let before = fs::read_link(folder.join("..data")).expect("a link");
-        write(folder, &files, "u").expect("written");
+        write(folder, &files, "u", None).expect("written");
         assert_eq!(
             fs::read_link(folder.join("..data")).expect("a link"),
             before
@@ -245,13 +286,37 @@ mod tests {
     }
 
     #[test]
+    fn folders_are_the_groups_too() {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        // Anybody may give to a group of their own; root to any.
+        let group = match rustix::process::geteuid().is_root() {
+            true => 4711,
+            false => rustix::process::getegid().as_raw(),
+        };
+        let files = payload(&[("a", "1"), ("sub/b", "2")]);
+        // As one that did not know of groups left it.
+        write(folder, &files, "t", None).expect("written");
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).expect("open");
+        for _ in 0..2 {
+            write(folder, &files, "t", Some(group)).expect("written");
+            for (path, mode) in [("", 0o2777), ("..data", 0o2755), ("..data/sub", 0o2755)] {
+                let found = fs::metadata(folder.join(path)).expect("a folder");
+                let has = (found.gid(), found.mode() & 0o7777);
+                assert_eq!(has, (group, mode), "{path:?}: {:o}", has.1);
+            }
+        }
+    }
+
+    #[test]
     fn a_crash_before_the_exchange_is_cleared_up() {
         let folder = tempfile::tempdir().expect("a folder");
         let folder = folder.path();
-        write(folder, &payload(&[("a", "1")]), "t").expect("written");
+        write(folder, &payload(&[("a", "1")]), "t", None).expect("written");
         fs::create_dir(folder.join("..t.9")).expect("a half-written generation");
         symlink("..t.9", folder.join("..data_tmp")).expect("a half-made exchange");
-        write(folder, &payload(&[("a", "2")]), "t").expect("written");
+        write(folder, &payload(&[("a", "2")]), "t", None).expect("written");
         assert_eq!(fs::read_to_string(folder.join("a")).expect("a"), "2");
         assert_eq!(names(folder), ["..data", "..t.1", "a"]);
     }
@@ -304,10 +369,10 @@ mod tests {
                 fs::write(canary.join(name), "canary").expect("a file");
             }
             fs::create_dir(&folder).expect("a folder");
-            write(&folder, &payload(&[("a", "0"), ("deep/b", "0")]), "t").expect("written");
+            write(&folder, &payload(&[("a", "0"), ("deep/b", "0")]), "t", None).expect("written");
             plant(&folder, &canary);
             for _ in 0..2 {
-                write(&folder, &files, "t").expect(what);
+                write(&folder, &files, "t", None).expect(what);
             }
             let read = |name: &str| fs::read_to_string(folder.join(name)).expect(what);
             assert_eq!(

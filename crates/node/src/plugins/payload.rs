@@ -20,6 +20,8 @@ const USUAL_MODE: u32 = 0o644;
 /// A volume's files, and until when they are good.
 pub(super) struct Gathered {
     pub(super) payload: Payload,
+    /// The pod's group, which the files are for.
+    pub(super) group: Option<u32>,
     /// When a token among them must be replaced by a new one.
     pub(super) renew_at: Option<Timestamp>,
 }
@@ -63,17 +65,35 @@ pub(super) async fn gather(from: &From<'_>, volume: &PodVolume) -> Result<Gather
     if let Some(path) = payload.keys().find(|path| !is_within(path)) {
         return Err(VolumeError::BadPath(path.clone()));
     }
-    give_to_group(from.pod, &mut payload);
+    if let Some((file, below)) = conflict(&payload) {
+        let (file, below) = (file.clone(), below.clone());
+        return Err(VolumeError::SamePath { file, below });
+    }
+    let group = group_of(from.pod);
+    give_to_group(group, &mut payload);
     Ok(Gathered {
         payload,
+        group,
         renew_at: gather.renew_at,
     })
 }
 
-/// The pod's group reads what the node wrote for the pod.
-fn give_to_group(pod: &Pod, payload: &mut Payload) {
+/// A file that would have to be a folder as well, and a file in that.
+fn conflict(payload: &Payload) -> Option<(&String, &String)> {
+    payload.keys().find_map(|below| {
+        let mut folders = below.match_indices('/').map(|(at, _)| &below[..at]);
+        let (file, _) = folders.find_map(|folder| payload.get_key_value(folder))?;
+        Some((file, below))
+    })
+}
+
+fn group_of(pod: &Pod) -> Option<u32> {
     let context = pod.spec.security_context.as_ref();
-    let group = context.and_then(|context| u32::try_from(context.fs_group?).ok());
+    context.and_then(|context| u32::try_from(context.fs_group?).ok())
+}
+
+/// The pod's group reads what the node wrote for the pod.
+fn give_to_group(group: Option<u32>, payload: &mut Payload) {
     let Some(group) = group else { return };
     for file in payload.values_mut() {
         file.group = Some(group);
@@ -332,6 +352,27 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(is_within(path), within, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_a_folder_too_is_found_with_what_is_in_it() {
+        let payload = |paths: &[&str]| -> Payload {
+            let file = || File::new(Vec::new(), 0o644);
+            paths
+                .iter()
+                .map(|path| ((*path).to_owned(), file()))
+                .collect()
+        };
+        for (paths, found) in [
+            (&["x", "x/y"][..], Some(("x", "x/y"))),
+            (&["x/y", "x/y/z/w", "x.y"], Some(("x/y", "x/y/z/w"))),
+            (&["x", "xy/z", "x.y"], None),
+            (&["a/b", "a/c"], None),
+        ] {
+            let payload = payload(paths);
+            let has = conflict(&payload).map(|(file, below)| (file.as_str(), below.as_str()));
+            assert_eq!(has, found, "{paths:?}");
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use orlop_model::Pod;
-use orlop_runtime::Outcome;
+use orlop_model::{Kind as _, Pod};
+use orlop_runtime::{EventType, Outcome};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
@@ -14,7 +14,7 @@ use super::decide::Asked;
 use super::record::{ContainerRecord, Place, State};
 use super::{Pods, Watched};
 use crate::layout::PodUid;
-use crate::runner::{ContainerId, Finish, Found, RunningContainer};
+use crate::runner::{ContainerId, Finish, Found, RunningContainer, Tell};
 use crate::words::chain;
 
 impl Pods {
@@ -225,14 +225,36 @@ impl Pods {
             if let (Some(pod), Asked::Terminate) = (pod, what) {
                 self.say(pod, name, "Killing", format!("Stopping container {name}"));
             }
+            let tell = pod.map(|pod| self.stays(pod, name));
+            if let Some(tell) = &tell {
+                running.when_it_does_not_end(tell.clone());
+            }
             let result = if what == Asked::Kill {
                 running.kill()
             } else {
                 running.terminate()
             };
             if let Err(error) = result {
-                warn!(pod_uid = %uid, container = name, error = chain(&error), "could not signal a container");
+                let error = chain(&error);
+                warn!(pod_uid = %uid, container = name, error, "could not signal a container");
+                if let Some(tell) = tell {
+                    tell(&error);
+                }
             }
         }
+    }
+
+    /// Tells the pod, in the kubelet's words, why a container of it does not end.
+    fn stays(&self, pod: &Pod, container: &str) -> Tell {
+        let (recorder, about) = (self.parts.recorder.clone(), pod.reference());
+        let container = container.to_owned();
+        Arc::new(move |why: &str| {
+            let message = format!(
+                "error killing pod: failed to \"KillContainer\" for {container:?} with \
+                 KillContainerError: {why:?}"
+            );
+            let (warning, reason) = (EventType::Warning, "FailedKillPod");
+            recorder.say_of(about.clone(), warning, reason, message);
+        })
     }
 }

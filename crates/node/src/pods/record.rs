@@ -11,6 +11,7 @@ use orlop_model::Volume;
 use orlop_runtime::Backoff;
 
 use super::decide::{Asked, Now};
+use super::leaving::Leaving;
 use crate::runner::{Finish, RunningContainer};
 use crate::volumes::DeviceKey;
 
@@ -39,6 +40,8 @@ pub(super) struct Record {
     /// What was last said of that wait.
     pub(super) volumes_said: Option<String>,
     pub(super) released: bool,
+    /// What keeps it from leaving.
+    pub(super) leaving: Leaving,
     /// Whether the API server itself was asked if the pod is there, and said so.
     pub(super) confirmed: bool,
     /// When the API server said that the pod is gone.

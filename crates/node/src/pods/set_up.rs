@@ -15,7 +15,7 @@ use orlop_runtime::{ApiError, EventType, Outcome};
 
 use super::presence::Presence;
 use super::record::{Place, State};
-use super::waiting::{self, Wait};
+use super::waiting::{self, Failed, Wait};
 use super::{Pods, later, until};
 use crate::layout::{Layout, PodUid};
 use crate::plugins::mounted::{self, Wanted};
@@ -73,6 +73,30 @@ enum SetUpError {
     SamePlace(String),
     #[error("{0:?} cannot be the name of a volume")]
     BadName(String),
+}
+
+impl SetUpError {
+    /// Whether the volume could not even be found out: in the kubelet's words, processed.
+    fn is_unprocessed(&self) -> bool {
+        match self {
+            Self::Api(_)
+            | Self::NoClaim(_)
+            | Self::ClaimDeleting(_)
+            | Self::ClaimNotBound(_)
+            | Self::NotOwner(_)
+            | Self::NoVolume { .. }
+            | Self::NotOurs { .. }
+            | Self::Labels(_)
+            | Self::Refused(_)
+            | Self::UnknownKind(_)
+            | Self::Mode { .. }
+            | Self::NotListed(_)
+            | Self::SamePlace(_)
+            | Self::BadName(_) => true,
+            // What is mounted, and can't be.
+            Self::Volume(_) | Self::Flex(_) | Self::Hung(_) | Self::OutOfReach { .. } => false,
+        }
+    }
 }
 
 fn mode_words(mode: VolumeMode) -> &'static str {
@@ -141,7 +165,11 @@ impl Pods {
                         ),
                     };
                     self.trouble(uid, pod, "FailedMount", message);
-                    failed.push((name.clone(), chain(&error)));
+                    failed.push(Failed {
+                        name: name.clone(),
+                        why: chain(&error),
+                        unprocessed: error.is_unprocessed(),
+                    });
                 }
             }
         }

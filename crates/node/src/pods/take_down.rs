@@ -1,39 +1,46 @@
 //! Takes a pod down once nothing of it runs: volumes, folder, object.
 
+use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::path::Path;
 
-use orlop_host::{MountTable, Place};
+use orlop_host::MountTable;
 use orlop_model::{Kind as _, Pod};
-use orlop_runtime::{Outcome, Preconditions};
+use orlop_runtime::{EventType, Outcome, Preconditions};
 use tracing::{info, warn};
 
-use super::Pods;
-use super::decide::Then;
+use super::decide::{Then, View, VolumesNow};
+use super::leaving::{Kept, Leaving, SAID_AFTER};
+use super::record::Place;
+use super::{Pods, until};
 use crate::layout::PodUid;
 use crate::runner::ContainerId;
+use crate::volumes::DeviceKey;
 use crate::words::chain;
 use crate::workers::Errand;
 
 impl Pods {
     pub(super) async fn release(&self, uid: &PodUid, pod: Option<&Pod>) -> Option<Outcome> {
-        if let Err(error) = self.let_go(uid).await {
-            warn!(pod_uid = %uid, error, "could not end all that a pod ran");
-            return Some(Outcome::Retry);
+        if let Err(kept) = self.let_go(uid).await {
+            return Some(self.keeps(uid, pod, kept));
         }
         self.parts.volumes.release(uid);
         // What containers shared holds no volume. Of a pod that goes it is ended with its removal, so
         // that its volumes, which others may wait for, are not kept waiting by it.
         let stays = pod.is_some_and(|pod| !pod.metadata.is_deleting());
         if stays && let Err(error) = self.parts.runner.stop_pod(uid).await {
-            warn!(pod_uid = %uid, error = chain(&error), "could not stop a pod's sandbox");
-            return Some(Outcome::Retry);
+            return Some(self.keeps(uid, pod, Kept::Running(chain(&error))));
         }
-        if let Err(error) = self.tear_down(uid).await {
-            warn!(pod_uid = %uid, error, "could not take a pod's volumes away");
-            return Some(Outcome::Retry);
+        let down = tokio::select! {
+            down = self.tear_down(uid) => down,
+            never = self.tell_of_drivers(uid, pod) => match never {},
+        };
+        if let Err(error) = down {
+            return Some(self.keeps(uid, pod, Kept::Mounted(error)));
         }
         if let Some(record) = self.records().get_mut(uid) {
             record.released = true;
+            record.leaving = Leaving::default();
             record.volumes_ready = false;
             record.renew.clear();
             record.stale.clear();
@@ -42,20 +49,86 @@ impl Pods {
         None
     }
 
+    /// Something failed that is tried again: tells the log, and the pod if it lasts.
+    fn keeps(&self, uid: &PodUid, pod: Option<&Pod>, kept: Kept) -> Outcome {
+        warn!(pod_uid = %uid, reason = kept.reason(), "{}", kept.words());
+        self.tell_kept(uid, pod, kept);
+        Outcome::Retry
+    }
+
+    fn tell_kept(&self, uid: &PodUid, pod: Option<&Pod>, kept: Kept) {
+        let now = self.parts.clock.now();
+        let news = match self.records().get_mut(uid) {
+            Some(record) => record.leaving.hear(kept, now),
+            None => None,
+        };
+        if let (Some(pod), Some(kept)) = (pod, news) {
+            let (warning, reason) = (EventType::Warning, kept.reason());
+            self.parts.recorder.say(pod, warning, reason, kept.words());
+        }
+    }
+
+    /// While volumes are taken away: tells the pod which driver is long at what.
+    async fn tell_of_drivers(&self, uid: &PodUid, pod: Option<&Pod>) -> Infallible {
+        let mut said = BTreeMap::new();
+        loop {
+            tokio::time::sleep(SAID_AFTER.unsigned_abs()).await;
+            let doing = self.parts.flex.doing(uid);
+            if doing == said {
+                continue;
+            }
+            let each = doing.iter();
+            let each = each.map(|(name, doing)| format!("volume {name:?}: {}", doing.words()));
+            let words = each.collect::<Vec<_>>().join("; ");
+            if let (Some(pod), false) = (pod, words.is_empty()) {
+                let kept = Kept::Mounted(words);
+                let (warning, reason) = (EventType::Warning, kept.reason());
+                self.parts.recorder.say(pod, warning, reason, kept.words());
+            }
+            said = doing;
+        }
+    }
+
+    /// Nothing is to be done; but a pod whose volumes are not taken away in time is told why.
+    pub(super) fn rest(&self, uid: &PodUid, pod: Option<&Pod>, view: &View) -> Outcome {
+        if view.volumes != VolumesNow::Releasing {
+            return Outcome::Done;
+        }
+        let left = self.parts.volumes.left_of(uid);
+        let called = |key: &DeviceKey| {
+            let records = self.records();
+            let mut places = records.get(uid)?.places.iter();
+            places.find_map(|(name, place)| match place {
+                Place::Csi { key: of, .. } if of == key => Some(name.clone()),
+                Place::Csi { .. } | Place::At(_) => None,
+            })
+        };
+        let volumes = left.into_iter().map(|left| {
+            let name = called(&left.key).unwrap_or(left.volume);
+            (name, left.why)
+        });
+        self.tell_kept(uid, pod, Kept::Volumes(volumes.collect()));
+        let records = self.records();
+        let say_at = records.get(uid).and_then(|record| record.leaving.say_at());
+        match say_at.filter(|at| *at > view.now) {
+            Some(at) => Outcome::After(until(view.now, at)),
+            None => Outcome::Done,
+        }
+    }
+
     /// Ends what holds on to the pod's volumes beside its containers.
-    async fn let_go(&self, uid: &PodUid) -> Result<(), String> {
+    async fn let_go(&self, uid: &PodUid) -> Result<(), Kept> {
         let ended = self.parts.runner.end_pod(uid).await;
-        ended.map_err(|error| chain(&error))?;
+        ended.map_err(|error| Kept::Running(chain(&error)))?;
         if !self.parts.layout.subpaths(uid).exists() {
             return Ok(());
         }
         let (layout, pod) = (self.parts.layout.clone(), uid.clone());
         let work = move || crate::subpaths::clear(&layout, &pod);
         let doing = "take parts of volumes away";
-        match self.parts.for_pods.run(uid, doing, work).await {
-            Ok(done) => done.map_err(|error| chain(&error)),
-            Err(hung) => Err(hung.to_string()),
-        }
+        let done = self.parts.for_pods.run(uid, doing, work).await;
+        let done = done.map_err(|hung| Kept::Mounted(hung.to_string()))?;
+        done.map_err(|error| Kept::Mounted(chain(&error)))
     }
 
     /// On a thread of its own, since a full volume takes its time.
@@ -118,10 +191,7 @@ impl Pods {
         }
         let known = match self.parts.runner.attempts(uid).await {
             Ok(known) => known,
-            Err(error) => {
-                warn!(pod_uid = %uid, error = chain(&error), "could not find a pod's containers");
-                return Outcome::Retry;
-            }
+            Err(error) => return self.keeps(uid, pod, Kept::Running(chain(&error))),
         };
         for (container, attempts) in known {
             for attempt in attempts {
@@ -131,18 +201,15 @@ impl Pods {
                     attempt,
                 };
                 if let Err(error) = self.parts.runner.remove(&id).await {
-                    warn!(container = %id, error = chain(&error), "could not remove a container");
-                    return Outcome::Retry;
+                    return self.keeps(uid, pod, Kept::Running(chain(&error)));
                 }
             }
         }
         if let Err(error) = self.parts.runner.remove_pod(uid).await {
-            warn!(pod_uid = %uid, error = chain(&error), "could not remove a pod's sandbox");
-            return Outcome::Retry;
+            return self.keeps(uid, pod, Kept::Running(chain(&error)));
         }
         if let Err(error) = self.remove_folder(uid).await {
-            warn!(pod_uid = %uid, error, "could not remove a pod's folder");
-            return Outcome::Retry;
+            return self.keeps(uid, pod, Kept::Folder(error));
         }
         if let (Some(pod), Then::RemoveAndDelete) = (pod, then) {
             let only_if = Preconditions {
@@ -177,7 +244,7 @@ fn clear(folder: &Path) -> Result<(), String> {
         .collect();
     let mut stays = None;
     for point in left.iter().rev() {
-        let place = Place::at(point);
+        let place = orlop_host::Place::at(point);
         match place.and_then(|place| orlop_host::mount::unmount(&place)) {
             Ok(()) => warn!(path = %point.display(), "unmounted what a pod had left behind"),
             Err(error) => stays = stays.or(Some(failed(point, error))),

@@ -9,6 +9,15 @@ pub(super) struct Wait {
     pub(super) unattached: bool,
 }
 
+/// A volume that could not be set up.
+pub(super) struct Failed {
+    /// Its name in the pod.
+    pub(super) name: String,
+    pub(super) why: String,
+    /// It is not even known which volume it is.
+    pub(super) unprocessed: bool,
+}
+
 /// For the status of the pod's containers.
 pub(super) fn words(waits: &[Wait]) -> String {
     let each = waits.iter().map(|Wait { name, why, .. }| match why {
@@ -18,20 +27,20 @@ pub(super) fn words(waits: &[Wait]) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// For an event, in the kubelet's words: which volumes are missing, and why. `failed` are those
-/// that could not even be found, with the reason.
-pub(super) fn summary(waits: &[Wait], failed: &[(String, String)]) -> String {
+/// For an event, in the kubelet's words: which volumes are missing, and why.
+pub(super) fn summary(waits: &[Wait], failed: &[Failed]) -> String {
     let names = |names: &mut dyn Iterator<Item = &str>| {
         let mut names: Vec<&str> = names.collect();
         names.sort_unstable();
         names.join(" ")
     };
     let waiting = waits.iter().map(|wait| wait.name.as_str());
-    let lost = || failed.iter().map(|(name, _)| name.as_str());
+    let lost = failed.iter().map(|failed| failed.name.as_str());
+    let unprocessed = failed.iter().filter(|failed| failed.unprocessed);
     let unattached = waits.iter().filter(|wait| wait.unattached);
     let mut reasons: Vec<String> = failed
         .iter()
-        .map(|(name, why)| format!("volume {name:?}: {why}"))
+        .map(|Failed { name, why, .. }| format!("volume {name:?}: {why}"))
         .collect();
     if !waits.is_empty() {
         reasons.push(words(waits));
@@ -39,9 +48,9 @@ pub(super) fn summary(waits: &[Wait], failed: &[(String, String)]) -> String {
     format!(
         "Unable to attach or mount volumes: unmounted volumes=[{}], unattached volumes=[{}], \
          failed to process volumes=[{}]: {}",
-        names(&mut waiting.chain(lost())),
+        names(&mut waiting.chain(lost)),
         names(&mut unattached.map(|wait| wait.name.as_str())),
-        names(&mut lost()),
+        names(&mut unprocessed.map(|failed| failed.name.as_str())),
         reasons.join("; "),
     )
 }
@@ -61,12 +70,20 @@ mod tests {
             wait("b", Some("waiting for the volume to be attached"), true),
             wait("a", None, false),
         ];
-        let failed = [("c".to_owned(), "claim ns/c is not bound".to_owned())];
+        let lost = |name: &str, why: &str, unprocessed| Failed {
+            name: name.to_owned(),
+            why: why.to_owned(),
+            unprocessed,
+        };
+        let failed = [
+            lost("c", "claim ns/c is not bound", true),
+            lost("d", "ConfigMap ns/d not found", false),
+        ];
         assert_eq!(
             summary(&waits, &failed),
-            "Unable to attach or mount volumes: unmounted volumes=[a b c], unattached volumes=[b], \
-             failed to process volumes=[c]: volume \"c\": claim ns/c is not bound; volume \"b\": \
-             waiting for the volume to be attached; volume \"a\" is being mounted"
+            "Unable to attach or mount volumes: unmounted volumes=[a b c d], unattached volumes=[b], \
+             failed to process volumes=[c]: volume \"c\": claim ns/c is not bound; volume \"d\": \
+             ConfigMap ns/d not found; volume \"b\": waiting for the volume to be attached; volume \"a\" is being mounted"
         );
     }
 }

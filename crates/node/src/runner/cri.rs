@@ -7,11 +7,13 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::Semaphore;
+use orlop_runtime::Backoff;
+use tokio::sync::{Semaphore, watch};
+use tracing::info;
 
 use self::api::image_service_client::ImageServiceClient;
 use self::api::runtime_service_client::RuntimeServiceClient;
@@ -20,6 +22,7 @@ use self::container::CriContainer;
 use super::{Attempts, ContainerId, Finish, Found, Launch, Pull, Runner, RunnerError};
 use crate::layout::{Layout, PodUid};
 use crate::registration::Work;
+use crate::returns::Returns;
 use crate::words::chain;
 
 mod call;
@@ -68,6 +71,8 @@ pub struct CriRunner {
     /// Removing costs the runtime as much processor time as running, and no volume waits for it: a
     /// little at a time, so that what volumes wait for has its share.
     removals: Arc<Semaphore>,
+    /// Counts how often the runtime was away and is back.
+    back: watch::Receiver<u64>,
 }
 
 impl CriRunner {
@@ -78,19 +83,22 @@ impl CriRunner {
     pub async fn connect(endpoint: &str, layout: Layout) -> Result<Self, String> {
         let channel = orlop_csi::client::channel(endpoint).map_err(|error| error.to_string())?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let socket = orlop_csi::client::socket_path(endpoint).map_err(|e| e.to_string())?;
+        let (returned, back) = watch::channel(0);
         let runner = Self {
+            back,
             layout,
             runtime: RuntimeServiceClient::new(channel.clone()),
             images: ImageServiceClient::new(channel),
             // Half of the time it waits itself.
             removals: Arc::new(Semaphore::new(cores * 2)),
         };
-        let request = api::VersionRequest {
-            version: "0.1.0".to_owned(),
-        };
-        let version = ask("tell its version", runner.runtime().version(request)).await;
-        version
+        answers(&runner.runtime())
+            .await
             .map_err(|error| format!("no container runtime at {endpoint}: {}", chain(&error)))?;
+        if let Some(returns) = Returns::of(&socket) {
+            tokio::spawn(look_out(runner.runtime(), returns, returned));
+        }
         Ok(runner)
     }
 
@@ -169,7 +177,7 @@ impl CriRunner {
                     id: id.clone(),
                     container: container.id,
                     started_at: time(status.started_at).unwrap_or_else(Timestamp::now),
-                    stopping: Mutex::default(),
+                    stopping: std::sync::Mutex::default(),
                 }))
             }
         })
@@ -288,6 +296,42 @@ impl CriRunner {
     }
 }
 
+/// Whether the runtime answers.
+async fn answers(runtime: &RuntimeServiceClient<Channel>) -> Result<(), CriError> {
+    let request = api::VersionRequest {
+        version: "0.1.0".to_owned(),
+    };
+    let mut runtime = runtime.clone();
+    let version = ask("tell its version", runtime.version(request)).await;
+    version.map(drop)
+}
+
+/// Tells those who wait for the runtime that it is back, for as long as there are any.
+async fn look_out(
+    runtime: RuntimeServiceClient<Channel>,
+    mut returns: Returns,
+    returned: watch::Sender<u64>,
+) {
+    let again = Backoff {
+        first: Duration::from_millis(20),
+        most: Duration::from_secs(5),
+    };
+    loop {
+        tokio::select! {
+            came = returns.next() => if came.is_err() { return },
+            () = returned.closed() => return,
+        }
+        // Its socket is there before it listens.
+        let mut failures = 0;
+        while !returned.is_closed() && answers(&runtime).await.is_err() {
+            failures += 1;
+            tokio::time::sleep(again.after(failures)).await;
+        }
+        info!("the container runtime is back");
+        returned.send_modify(|times| *times += 1);
+    }
+}
+
 fn owned(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     let pairs = pairs.iter();
     pairs
@@ -337,6 +381,10 @@ fn failed(doing: &'static str, what: &impl ToString) -> impl FnOnce(CriError) ->
 }
 
 impl Runner for CriRunner {
+    fn returns(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.back.clone())
+    }
+
     fn needs_command(&self) -> bool {
         false
     }

@@ -17,13 +17,17 @@ use super::crashes::{
     what_dead_pods_left_is_cleared_and_nothing_behind_a_mount_is_touched,
 };
 use super::cri::{
-    a_node_that_stops_leaves_no_sandbox_running, pods_are_containers_of_a_container_runtime,
+    a_node_that_stops_leaves_no_sandbox_running,
+    a_runtime_that_was_away_is_asked_again_to_stop_what_it_runs,
+    pods_are_containers_of_a_container_runtime,
     volumes_of_pods_that_end_do_not_wait_for_their_sandboxes,
 };
 use super::csi::{
     a_driver_gets_what_it_asks_for_and_is_asked_again,
     a_driver_that_is_upgraded_and_rolled_back_is_called_where_it_is,
-    a_driver_that_sets_the_group_is_told_it, a_failed_repetition_takes_nothing_from_a_running_pod,
+    a_driver_that_sets_the_group_is_told_it,
+    a_driver_whose_socket_was_away_is_asked_as_soon_as_it_is_back,
+    a_failed_repetition_takes_nothing_from_a_running_pod,
     volumes_tell_how_full_and_how_well_they_are,
 };
 use super::disks::{
@@ -36,14 +40,14 @@ use super::files::{
 };
 use super::flex::{
     a_flexvolume_call_that_takes_long_is_told_of_and_counted,
-    what_a_flexvolume_driver_undid_before_a_crash_is_not_asked_of_it_for_ever,
-    a_flexvolume_driver_that_outlived_its_node_is_ended_by_the_next,
     a_flexvolume_driver_that_is_not_executable_is_told_and_runs_once_it_is,
     a_flexvolume_driver_that_misbehaves_is_told_of_and_harms_nobody,
+    a_flexvolume_driver_that_outlived_its_node_is_ended_by_the_next,
     a_flexvolume_is_made_larger_by_its_driver,
     a_flexvolume_is_mounted_by_its_driver_once_that_is_installed,
     an_attached_flexvolume_is_detached_after_its_last_pod,
     two_flexvolumes_of_one_name_are_not_taken_for_one,
+    what_a_flexvolume_driver_undid_before_a_crash_is_not_asked_of_it_for_ever,
 };
 use super::groups::{
     a_pods_group_owns_its_volume_and_a_restart_does_not_walk_again,
@@ -98,6 +102,7 @@ cases![
     a_failed_repetition_takes_nothing_from_a_running_pod,
     a_driver_that_sets_the_group_is_told_it,
     a_driver_that_is_upgraded_and_rolled_back_is_called_where_it_is,
+    a_driver_whose_socket_was_away_is_asked_as_soon_as_it_is_back,
     volumes_tell_how_full_and_how_well_they_are,
     what_dead_pods_left_is_cleared_and_nothing_behind_a_mount_is_touched,
     nothing_is_unmounted_while_the_api_server_cannot_be_reached,
@@ -126,6 +131,7 @@ cases![
     pods_are_containers_of_a_container_runtime,
     volumes_of_pods_that_end_do_not_wait_for_their_sandboxes,
     a_node_that_stops_leaves_no_sandbox_running,
+    a_runtime_that_was_away_is_asked_again_to_stop_what_it_runs,
     a_local_disk_is_formatted_if_it_is_empty_and_mounted_once,
     a_change_of_a_config_map_reaches_all_its_pods,
 ];

@@ -60,15 +60,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
             snapshotter = "native",
         );
         std::fs::write(at("config.toml"), config).expect("a file");
-        let log = std::fs::File::create(at("log")).expect("a file");
-        let process = Command::new("/usr/bin/containerd")
-            .arg("--config")
-            .arg(at("config.toml"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("containerd");
+        let process = run(folder.path());
         let this = Self { folder, process };
         image::write(&this.folder.path().join("images.tar"));
         let until = Instant::now() + Duration::from_secs(30);
@@ -80,6 +72,17 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
             assert!(Instant::now() < until, "{imported:?} {}", this.log());
             std::thread::sleep(Duration::from_millis(100));
         }
+    }
+
+    /// As `kill -9` does; what it ran goes on.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().expect("killed");
+        self.process.wait().expect("ended");
+    }
+
+    /// Starts it after it was killed.
+    pub(crate) fn start_again(&mut self) {
+        self.process = run(self.folder.path());
     }
 
     pub(crate) fn at(&self, name: &str) -> String {
@@ -110,8 +113,24 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
     }
 }
 
+fn run(folder: &Path) -> Child {
+    let log = std::fs::File::create(folder.join("log")).expect("a file");
+    Command::new("/usr/bin/containerd")
+        .arg("--config")
+        .arg(folder.join("config.toml"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .expect("containerd")
+}
+
 impl Drop for Containerd {
     fn drop(&mut self) {
+        if let Ok(Some(_)) = self.process.try_wait() {
+            self.start_again();
+            std::thread::sleep(Duration::from_secs(2));
+        }
         let tasks = self.ctr(&["tasks", "list", "-q"]);
         for task in String::from_utf8_lossy(&tasks.stdout).lines() {
             self.ctr(&["tasks", "delete", "--force", task]);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use orlop_model::{ConfigMap, Key, Pod, PodPhase};
 use orlop_node::{CriRunner, Layout};
+use orlop_runtime::Preconditions;
 use serde_json::{Value, json};
 
 use super::cases::{event, first, is_running};
@@ -256,6 +257,40 @@ pub(crate) async fn a_node_that_stops_leaves_no_sandbox_running() {
     world.start_node_with(runner(&containerd, &root).await);
     world.until::<Pod>(&key, |pod| pod.is_none()).await;
     world.delete("stays").await;
+    world.expect_clean().await;
+    assert_eq!(containerd.containers(), 0);
+}
+
+pub(crate) async fn a_runtime_that_was_away_is_asked_again_to_stop_what_it_runs() {
+    let Some(mut containerd) = Containerd::start() else {
+        return;
+    };
+    let mut world = World::new(false).await;
+    world.kill_node();
+    let root = world.node_root();
+    world.start_node_with(runner(&containerd, &root).await);
+    let spec = with_volumes("exec sleep 600", &json!([{"name": "e", "emptyDir": {}}]));
+    for name in ["asked", "forced"] {
+        world.pod_of_images(name, spec.clone()).await;
+        world.pod_until(name, is_running).await;
+    }
+    containerd.kill();
+    let key = Key::namespaced("default", "asked");
+    let asked = world.cluster.delete::<Pod>(&key, &Default::default()).await;
+    asked.expect("asked for");
+    let at_once = Preconditions {
+        grace_period_seconds: Some(0),
+        ..Preconditions::default()
+    };
+    let forced = Key::namespaced("default", "forced");
+    let gone = world.cluster.delete::<Pod>(&forced, &at_once).await;
+    gone.expect("gone");
+    let words = "error killing pod: failed to \"KillContainer\" for \"main\"";
+    event(&world, "FailedKillPod", words).await;
+    // Both are past their time, and were to be killed.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    containerd.start_again();
+    world.until::<Pod>(&key, |pod| pod.is_none()).await;
     world.expect_clean().await;
     assert_eq!(containerd.containers(), 0);
 }

@@ -1,9 +1,9 @@
 //! What a driver is told, and how often.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use orlop_csi::proto;
-use orlop_model::{CsiNode, Key, Secret};
+use orlop_model::{CsiNode, Key, Pod, Secret};
 use proto::node_service_capability::rpc::Type as Can;
 use serde_json::json;
 use tonic::Code;
@@ -217,5 +217,38 @@ pub(crate) async fn volumes_tell_how_full_and_how_well_they_are() {
     )
     .await;
     world.delete("web").await;
+    world.expect_clean().await;
+}
+
+pub(crate) async fn a_driver_whose_socket_was_away_is_asked_as_soon_as_it_is_back() {
+    let world = World::new(false).await;
+    let mock = Mock::start(&world, json!({"attachRequired": false}), &[]).await;
+    mock.claim(&world, "data").await;
+    world.pod("web", with_claim("exec sleep 600", "data")).await;
+    world.pod_until("web", is_running).await;
+
+    // The socket of its registrar stays.
+    mock.memory().stop.clear();
+    let socket = world.node_root().join("plugins/mock/csi.sock");
+    let until = Instant::now() + Duration::from_secs(20);
+    while std::os::unix::net::UnixStream::connect(&socket).is_ok() {
+        assert!(Instant::now() < until, "it goes on");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let key = Key::namespaced("default", "web");
+    let asked = world.cluster.delete::<Pod>(&key, &Default::default()).await;
+    asked.expect("asked for");
+    // Who looks at the pod learns what it waits for; the next try is seconds away by now.
+    event(
+        &world,
+        "FailedUnMount",
+        "Unable to unmount volumes: mounted volumes=[data]: volume \"data\": ",
+    )
+    .await;
+    let back = Instant::now();
+    mock.serve_driver(&world, "mock");
+    world.until::<Pod>(&key, |pod| pod.is_none()).await;
+    let took = back.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
     world.expect_clean().await;
 }

@@ -12,7 +12,7 @@ use orlop_node::Layout;
 use orlop_runtime::Patch;
 use proto::node_service_capability::rpc::Type as Can;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tonic::{Code, Request, Response, Status};
 
 use super::world::{NODE, Registrar, World};
@@ -32,6 +32,8 @@ pub(crate) struct Memory {
     /// How staging and unstaging end, after they were done.
     pub(crate) stage_ends: Option<Code>,
     pub(crate) unstage_ends: Option<Code>,
+    /// Ends the servers of its own sockets.
+    pub(crate) stop: Vec<oneshot::Sender<()>>,
 }
 
 /// The driver. Clones are the same one.
@@ -61,13 +63,8 @@ impl Mock {
 
     /// Serves it at sockets of this name.
     pub(crate) fn serve(&self, world: &World, name: &str) {
-        let layout = Layout::new(world.node_root());
-        std::fs::create_dir_all(layout.plugins().join(name)).expect("a folder");
-        let endpoint = format!("unix://{}/{name}/csi.sock", layout.plugins().display());
-        let services = Services::new().identity(self.clone()).node(self.clone());
-        let socket = Socket::bind(&endpoint).expect("a socket");
-        tokio::spawn(socket.serve(services, std::future::pending()));
-        let registry = layout.plugins_registry();
+        let endpoint = self.serve_driver(world, name);
+        let registry = Layout::new(world.node_root()).plugins_registry();
         let registrar = Registrar {
             name: NAME.into(),
             endpoint,
@@ -77,6 +74,21 @@ impl Mock {
         let socket = Socket::bind(&socket).expect("a socket");
         let services = Services::new().registration(registrar);
         tokio::spawn(socket.serve(services, std::future::pending()));
+    }
+
+    /// Serves its own socket until [`Memory::stop`] is told, and says where that is.
+    pub(crate) fn serve_driver(&self, world: &World, name: &str) -> String {
+        let layout = Layout::new(world.node_root());
+        std::fs::create_dir_all(layout.plugins().join(name)).expect("a folder");
+        let endpoint = format!("unix://{}/{name}/csi.sock", layout.plugins().display());
+        let services = Services::new().identity(self.clone()).node(self.clone());
+        let socket = Socket::bind(&endpoint).expect("a socket");
+        let (stop, stopped) = oneshot::channel::<()>();
+        self.memory().stop.push(stop);
+        tokio::spawn(socket.serve(services, async move {
+            let _ = stopped.await;
+        }));
+        endpoint
     }
 
     /// A volume of this driver, bound to a claim of the same name.

@@ -23,7 +23,7 @@ pub(super) enum CriError {
     NeverPulled(String),
     #[error("recursiveReadOnly is Enabled, and the container runtime does not have it")]
     NoRecursive,
-    #[error("could not mount part {part:?} of volume {volume:?}")]
+    #[error("could not take subPath {part:?} of volume {volume:?}")]
     Part {
         part: String,
         volume: String,
