@@ -8,6 +8,7 @@ use std::{
     fs,
     io::Write as _,
     path::{Path, PathBuf},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -119,6 +120,52 @@ fn on_a_full_disk_everything_is_read_and_deleted_and_room_is_taken_as_it_comes()
     fs::remove_file(ballast).unwrap();
     wait_ready(&machine);
     create(&machine, "at-last").unwrap();
+    machine.stop();
+}
+
+/// A folder by a shorter name: sockets are below it.
+struct Short(tempfile::TempDir);
+
+impl Short {
+    fn of(folder: &Path) -> Self {
+        let short = tempfile::Builder::new().prefix("f").tempdir().unwrap();
+        let mut mount = Command::new("/usr/bin/mount");
+        let mounted = mount.arg("--bind").arg(folder).arg(short.path()).status();
+        assert!(mounted.unwrap().success());
+        Self(short)
+    }
+}
+
+impl Drop for Short {
+    fn drop(&mut self) {
+        let _ = Command::new("/usr/bin/umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn the_whole_stack_starts_on_a_full_disk_so_that_objects_can_be_deleted() {
+    needs_a_machine!();
+    let Some(disk) = ScratchFs::new("ext4", 64 << 20) else {
+        return;
+    };
+    let short = Short::of(&disk.path());
+    let mut machine = Machine::command_in(short.0.path(), "up", &[]);
+    machine.start();
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        create(&machine, name).unwrap();
+    }
+    let ballast = fill(&disk.path());
+    create_all(&machine, "first");
+    machine.crash();
+
+    machine.start();
+    let why = create(&machine, "after-restart").unwrap_err();
+    assert!(why.contains("the store has no room"), "{why}");
+    machine.kubectl(&["delete", "configmap", "a", "b", "c", "d", "e"]);
+    wait_ready(&machine);
+    create(&machine, "again").unwrap();
+    fs::remove_file(ballast).unwrap();
+    wait_ready(&machine);
     machine.stop();
 }
 

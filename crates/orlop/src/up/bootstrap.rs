@@ -1,42 +1,88 @@
 //! The objects that a user finds on the first start: the driver's traits and its default classes.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use orlop_csi::{
     DriverInfo,
     client::{ControllerCapability, GroupCapability, NodeCapability},
 };
 use orlop_model::{
-    CsiDriver, StorageClass, VolumeGroupSnapshotClass, VolumeSnapshotClass, well_known,
+    CsiDriver, Key, Kind, StorageClass, VolumeGroupSnapshotClass, VolumeSnapshotClass, well_known,
 };
-use orlop_runtime::{ApiError, Cluster};
+use orlop_runtime::{ApiError, Backoff, Cluster, Refusal};
 use serde_json::{Value, json};
+use tracing::warn;
 
-/// Writes what isn't there yet; what a user has changed stays as it is.
+/// How soon an object is tried again that there was no room for.
+const AGAIN: Backoff = Backoff {
+    first: Duration::from_secs(1),
+    most: Duration::from_secs(30),
+};
+
+/// Writes what isn't there yet; what a user has changed stays as it is. What there is no room for is
+/// written as soon as there is: only who can reach the API server can make some.
 pub(crate) async fn objects(cluster: &Cluster, class: &str, driver: &DriverInfo) -> Result<()> {
-    keep(cluster.create_json::<CsiDriver>(&traits(driver)).await)
-        .context("could not write the driver's CSIDriver object")?;
-    keep(
-        cluster
-            .create_json::<StorageClass>(&default_class(class, driver))
-            .await,
-    )
-    .context("could not write the default StorageClass")?;
+    make::<CsiDriver>(cluster, traits(driver)).await?;
+    make::<StorageClass>(cluster, default_class(class, driver)).await?;
     if driver.can(ControllerCapability::CreateDeleteSnapshot) {
         let class = cutting(class, driver, well_known::IS_DEFAULT_SNAPSHOT_CLASS);
-        keep(cluster.create_json::<VolumeSnapshotClass>(&class).await)
-            .context("could not write the default VolumeSnapshotClass")?;
+        make::<VolumeSnapshotClass>(cluster, class).await?;
     }
     let groups = GroupCapability::CreateDeleteGetVolumeGroupSnapshot;
     if driver.group.contains(&groups) {
         let class = cutting(class, driver, well_known::IS_DEFAULT_GROUP_SNAPSHOT_CLASS);
-        keep(
-            cluster
-                .create_json::<VolumeGroupSnapshotClass>(&class)
-                .await,
-        )
-        .context("could not write the default VolumeGroupSnapshotClass")?;
+        make::<VolumeGroupSnapshotClass>(cluster, class).await?;
     }
     Ok(())
+}
+
+/// Makes an object that is the cluster's own, unless it is there.
+async fn make<K: Kind>(cluster: &Cluster, object: Value) -> Result<()> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let name = name.to_owned();
+    match try_make::<K>(cluster, &name, &object).await {
+        Ok(()) => Ok(()),
+        Err(error) if is_full(&error) => {
+            let (kind, error) = (K::KIND, error.chain());
+            warn!(kind, name, error, "there is no room for it yet");
+            let cluster = cluster.clone();
+            tokio::spawn(async move {
+                let mut failures = 1;
+                loop {
+                    tokio::time::sleep(AGAIN.after(failures)).await;
+                    match try_make::<K>(&cluster, &name, &object).await {
+                        Ok(()) => return,
+                        Err(error) if is_full(&error) => failures += 1,
+                        Err(error) => {
+                            let error = error.chain();
+                            warn!(kind, name, error, "it could not be written");
+                            return;
+                        }
+                    }
+                }
+            });
+            Ok(())
+        }
+        Err(error) => Err(error).with_context(|| format!("could not write {} {name}", K::KIND)),
+    }
+}
+
+async fn try_make<K: Kind>(cluster: &Cluster, name: &str, object: &Value) -> Result<(), ApiError> {
+    // What is there isn't written: a full store refuses that before it looks.
+    if cluster.get::<K>(&Key::cluster(name)).await?.is_some() {
+        return Ok(());
+    }
+    match cluster.create_json::<K>(object).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_already_exists() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the API server has no room for a write.
+pub(crate) fn is_full(error: &ApiError) -> bool {
+    matches!(error.refusal, Refusal::Refused { code: 507, .. })
 }
 
 /// What can be snapshotted, in words.
@@ -59,14 +105,6 @@ fn cutting(name: &str, driver: &DriverInfo, is_default: &str) -> Value {
         "driver": driver.name,
         "deletionPolicy": "Delete",
     })
-}
-
-fn keep<T>(created: Result<T, ApiError>) -> Result<(), ApiError> {
-    match created {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_already_exists() => Ok(()),
-        Err(error) => Err(error),
-    }
 }
 
 fn traits(driver: &DriverInfo) -> Value {
@@ -102,4 +140,82 @@ fn default_class(name: &str, driver: &DriverInfo) -> Value {
         "allowVolumeExpansion": driver.can(ControllerCapability::ExpandVolume)
             || driver.node_can(NodeCapability::ExpandVolume),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use http::{Method, StatusCode};
+    use orlop_apiserver::{ApiServer, Config, Storage};
+
+    use super::*;
+
+    /// An API server that may have no room, and how often that was told.
+    struct Full {
+        cluster: Cluster,
+        is: Arc<AtomicBool>,
+        told: Arc<AtomicUsize>,
+    }
+
+    async fn full() -> Full {
+        let server = ApiServer::open(Config::new(Storage::Memory)).await;
+        let service = server.expect("it opens").service();
+        let (is, told) = (
+            Arc::new(AtomicBool::new(true)),
+            Arc::new(AtomicUsize::new(0)),
+        );
+        let (asked, count) = (is.clone(), told.clone());
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let refused = request.method() == Method::POST && asked.load(Ordering::SeqCst);
+            let (mut service, count) = (service.clone(), count.clone());
+            async move {
+                if !refused {
+                    return tower::Service::call(&mut service, request).await;
+                }
+                count.fetch_add(1, Ordering::SeqCst);
+                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                    "code": 507, "reason": "InsufficientStorage", "message": "no room"});
+                let answer = http::Response::builder().status(StatusCode::INSUFFICIENT_STORAGE);
+                let body = status.to_string().into_bytes().into();
+                Ok(answer.body(body).expect("an answer"))
+            }
+        });
+        Full {
+            cluster: Cluster::new(kube::Client::new(service, "default")),
+            is,
+            told,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_there_is_not_written_and_what_has_no_room_is_written_later() {
+        let server = full().await;
+        let driver = DriverInfo {
+            name: "d.example.org".into(),
+            ..DriverInfo::default()
+        };
+        let start = async || objects(&server.cluster, "usual", &driver).await;
+        start().await.expect("it goes on");
+        assert_eq!(server.told.load(Ordering::SeqCst), 2);
+        server.is.store(false, Ordering::SeqCst);
+        let class = async || {
+            let key = Key::cluster("usual");
+            server
+                .cluster
+                .get::<StorageClass>(&key)
+                .await
+                .expect("an answer")
+        };
+        let until = std::time::Instant::now() + Duration::from_secs(20);
+        while class().await.is_none() {
+            assert!(std::time::Instant::now() < until, "it is not tried again");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        server.is.store(true, Ordering::SeqCst);
+        server.told.store(0, Ordering::SeqCst);
+        start().await.expect("all is there");
+        assert_eq!(server.told.load(Ordering::SeqCst), 0, "nothing was written");
+    }
 }

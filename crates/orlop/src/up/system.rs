@@ -199,7 +199,13 @@ impl System {
         asked.are(names.iter().zip(&handles).map(told).collect());
         retire(&cluster, &names).await?;
         for name in &names {
-            node_ready(&roles.scheduler, name, &info.name).await?;
+            if let Err(error) = node_ready(&roles.scheduler, name, &info.name).await {
+                // Whoever reaches the API server can make room, and the node then goes on by itself.
+                if server.store().health().borrow().is_well() {
+                    return Err(error);
+                }
+                warn!("{error:#}: the API server's store has no room; delete objects to make some");
+            }
             tell(
                 "node",
                 &format!("{name} at {}", layout.node(name).display()),
@@ -519,9 +525,17 @@ async fn retire(cluster: &Cluster, run: &[String]) -> Result<()> {
             "lastTransitionTime": Clock::system().now_seconds(),
         }]}});
         let key = Key::cluster(name);
-        cluster
-            .patch_status::<Node>(&key, &Patch::Strategic(unknown))
-            .await?;
+        let unknown = Patch::Strategic(unknown);
+        match cluster.patch_status::<Node>(&key, &unknown).await {
+            Err(error) if bootstrap::is_full(&error) => {
+                warn!(
+                    node = name,
+                    error = error.chain(),
+                    "could not tell that it is not run now"
+                );
+            }
+            told => drop(told?),
+        }
     }
     Ok(())
 }
