@@ -57,19 +57,7 @@ pub(crate) async fn run(args: cli::Down) -> Result<()> {
             Err(error) => troubles.push(format!("could not unmount {point}: {error}")),
         }
     }
-    for device in loopdev::list()? {
-        if device.backing_path.starts_with(&folder)
-            && let Some(device) = LoopDevice::open(device.number)?
-        {
-            let path = device.path();
-            match device.detach() {
-                Ok(()) => say(&format!("detached {}", path.display())),
-                Err(error) => {
-                    troubles.push(format!("could not detach {}: {error}", path.display()))
-                }
-            }
-        }
-    }
+    troubles.extend(detach(&folder)?);
     troubles.extend(
         proof::in_use(&folder)?
             .into_iter()
@@ -77,6 +65,32 @@ pub(crate) async fn run(args: cli::Down) -> Result<()> {
     );
     ensure!(troubles.is_empty(), "{}", troubles.join("; "));
     Ok(())
+}
+
+/// Detaches the loop devices of a folder's files, and tells which could not be.
+fn detach(folder: &Path) -> Result<Vec<String>> {
+    let here = || -> io::Result<Vec<u32>> {
+        let mut listed = loopdev::list()?;
+        listed.retain(|device| device.backing_path.starts_with(folder));
+        Ok(listed.into_iter().map(|device| device.number).collect())
+    };
+    let (mut asked, mut troubles) = (Vec::new(), Vec::new());
+    for number in here()? {
+        let Some(device) = LoopDevice::open(number)? else {
+            continue;
+        };
+        let path = device.path();
+        match device.detach() {
+            Ok(()) => asked.push((number, path)),
+            Err(error) => troubles.push(format!("could not detach {}: {error}", path.display())),
+        }
+    }
+    // One that somebody uses, wherever it is mounted, takes the wish and stays until then.
+    let left = here()?;
+    for (_, path) in asked.iter().filter(|(number, _)| !left.contains(number)) {
+        say(&format!("detached {}", path.display()));
+    }
+    Ok(troubles)
 }
 
 /// The state folders of all containers of all nodes.

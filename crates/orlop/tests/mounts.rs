@@ -244,3 +244,34 @@ spec:
     machine.wait_none("pods,pvc,pv");
     machine.stop();
 }
+
+#[test]
+fn what_is_used_elsewhere_is_not_said_to_be_detached() {
+    needs_a_machine!();
+    let machine = Machine::down(&[]);
+    let (image, elsewhere) = (machine.path().join("v.img"), tempfile::tempdir().unwrap());
+    fs::File::create(&image).unwrap().set_len(4 << 20).unwrap();
+    let made = Command::new("/usr/sbin/mkfs.ext4")
+        .arg("-q")
+        .arg(&image)
+        .status();
+    assert!(made.unwrap().success());
+    let (image, point) = (image.to_str().unwrap(), elsewhere.path().to_str().unwrap());
+    mount(&["-o", "loop", image, point]);
+    let down = || {
+        let mut down = Command::new(env!("CARGO_BIN_EXE_orlop"));
+        let done = down
+            .args(["down", "--data-dir"])
+            .arg(machine.path())
+            .output();
+        let done = done.unwrap();
+        let said = [done.stdout, done.stderr].concat();
+        (done.status.success(), String::from_utf8(said).unwrap())
+    };
+    let (clear, said) = down();
+    let unmounted = Command::new("umount").arg(point).status().unwrap();
+    assert!(unmounted.success());
+    assert!(!clear && said.contains("still there: /dev/loop"), "{said}");
+    assert!(!said.contains("detached"), "{said}");
+    assert_eq!(down(), (true, String::new()));
+}
