@@ -61,6 +61,7 @@ fn shows(pod: &Value, node: &str, secret: &str) -> bool {
         let projected = volume["projected"]["sources"].as_array();
         let mut projected = projected.into_iter().flatten();
         text(volume, "/secret/secretName") == secret
+            || text(volume, "/csi/nodePublishSecretRef/name") == secret
             || projected.any(|source| text(source, "/secret/name") == secret)
     })
 }
@@ -77,10 +78,12 @@ mod tests {
             {"name": "s", "secret": {"secretName": "one"}},
             {"name": "p", "projected": {"sources": [
                 {"configMap": {"name": "three"}}, {"secret": {"name": "two"}}]}},
+            {"name": "c", "csi": {"driver": "d", "nodePublishSecretRef": {"name": "four"}}},
         ]}});
         for (node, secret, wanted) in [
             ("a", "one", true),
             ("a", "two", true),
+            ("a", "four", true),
             ("a", "three", false),
             ("a", "s", false),
             ("b", "one", false),

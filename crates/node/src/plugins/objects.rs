@@ -69,6 +69,13 @@ impl Objects {
         Ok((found, self.secrets.told(key)))
     }
 
+    /// Looks out for a secret that somebody else reads: its user is told when it comes or changes.
+    pub(crate) async fn look_out_for(&self, key: &Key, user: &Shown) {
+        if self.may_follow(key).await {
+            let _told_later = self.secrets.known(key, user);
+        }
+    }
+
     /// Asks once, with the first secret that is needed.
     async fn may_follow(&self, key: &Key) -> bool {
         if let Some(known) = self.may_follow.get() {

@@ -19,7 +19,9 @@ use super::waiting::{self, Failed, Wait};
 use super::{Pods, later, until};
 use crate::layout::{Layout, PodUid};
 use crate::plugins::mounted::{self, Wanted};
-use crate::plugins::{self, Doing, FlexError, FlexVolume, Freshness, Local, Source, VolumeError};
+use crate::plugins::{
+    self, Doing, FlexError, FlexVolume, Freshness, Local, Shown, Source, VolumeError,
+};
 use crate::volumes::{self, DeviceKey, Lifetime, Readiness, Want};
 use crate::words::chain;
 use crate::workers::Hung;
@@ -153,7 +155,13 @@ impl Pods {
         for (name, placed) in placed {
             match placed {
                 Ok(Place::At(_)) => {}
-                Ok(Place::Csi { key, .. }) => waits.extend(self.wait_for(uid, name, &key)),
+                Ok(Place::Csi { key, .. }) => {
+                    let wait = self.wait_for(uid, name, &key);
+                    if wait.as_ref().is_some_and(|wait| wait.why.is_some()) {
+                        self.look_out_for_secret(uid, pod, (name, &key)).await;
+                    }
+                    waits.extend(wait);
+                }
                 Err(error) => {
                     let message = match &error {
                         SetUpError::OutOfReach { volume, .. } => format!(
@@ -215,6 +223,34 @@ impl Pods {
                 unattached,
             }),
             _ => None,
+        }
+    }
+
+    /// A volume of the pod's own may lack its secret: it is looked at again when that comes.
+    async fn look_out_for_secret(&self, uid: &PodUid, pod: &Pod, (name, key): (&str, &DeviceKey)) {
+        let volume = pod.spec.volumes.iter().find(|volume| volume.name == name);
+        let Some(Source::Inline(source)) = volume.map(Source::of) else {
+            return;
+        };
+        let Some(secret) = &source.node_publish_secret_ref else {
+            return;
+        };
+        let secret = Key::namespaced(&pod.metadata.namespace, &secret.name);
+        let user = Shown {
+            pod: uid.clone(),
+            volume: name.to_owned(),
+        };
+        self.parts
+            .sources
+            .objects
+            .look_out_for(&secret, &user)
+            .await;
+        let mut records = self.records();
+        if records
+            .get_mut(uid)
+            .is_some_and(|record| record.stale.remove(name))
+        {
+            self.parts.volumes.queue.add(key.clone());
         }
     }
 

@@ -66,7 +66,9 @@ use super::hostile::{
     whatever_a_pod_puts_into_its_volumes_nothing_outside_is_touched,
 };
 use super::inline::{
-    an_inline_volume_lives_and_dies_with_its_pod, an_inline_volume_waits_for_a_driver_that_has_such,
+    an_inline_volume_is_mounted_as_soon_as_its_secret_comes,
+    an_inline_volume_lives_and_dies_with_its_pod,
+    an_inline_volume_waits_for_a_driver_that_has_such,
 };
 use super::world::{NODE, World, mounts_under};
 
@@ -95,6 +97,7 @@ cases![
     a_token_is_renewed_under_a_running_pod,
     an_inline_volume_lives_and_dies_with_its_pod,
     an_inline_volume_waits_for_a_driver_that_has_such,
+    an_inline_volume_is_mounted_as_soon_as_its_secret_comes,
     a_pods_group_owns_its_volume_and_a_restart_does_not_walk_again,
     a_volume_that_hangs_is_left_alone_and_others_go_on,
     what_hangs_on_the_host_holds_up_its_own_pods_alone,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use orlop_drivers::local::DRIVER_NAME;
+use orlop_model::Secret;
 use serde_json::json;
 
 use super::cases::{event, first, is_running, with_claim};
@@ -63,6 +64,26 @@ pub(crate) async fn an_inline_volume_waits_for_a_driver_that_has_such() {
     world.delete("web").await;
     world.expect_clean().await;
     assert_eq!(volumes(&world), 0, "the driver has removed it");
+}
+
+pub(crate) async fn an_inline_volume_is_mounted_as_soon_as_its_secret_comes() {
+    let world = World::new(false).await;
+    let mut spec = with_inline("sleep 600");
+    spec["volumes"][0]["csi"]["nodePublishSecretRef"] = json!({"name": "key"});
+    world.pod("web", spec).await;
+    event(&world, "FailedMount", "secret default/key does not exist").await;
+    // By then the next try is seconds away.
+    tokio::time::sleep(Duration::from_millis(4500)).await;
+    let secret =
+        json!({"metadata": {"name": "key", "namespace": "default"}, "stringData": {"a": "b"}});
+    let made = world.cluster.create_json::<Secret>(&secret).await;
+    made.expect("a secret");
+    let came = Instant::now();
+    world.pod_until("web", is_running).await;
+    let took = came.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    world.delete("web").await;
+    world.expect_clean().await;
 }
 
 /// How many volumes the driver has.
