@@ -94,7 +94,7 @@ impl Note {
     /// If nobody knows what runs.
     pub fn kill(&self) -> Result<Killed, EndError> {
         let listed = self.read().map_err(self.failed("read"))?;
-        let seen: Vec<Seen> = listed.iter().filter_map(|process| process.see()).collect();
+        let seen: Vec<Seen> = listed.iter().filter_map(Process::see).collect();
         let leader = seen.iter().find(|seen| seen.group == seen.process.pid);
         let left = match leader.and_then(|leader| Some((leader, Pid::from_raw(leader.group)?))) {
             Some((leader, group)) => {
