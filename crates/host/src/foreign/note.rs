@@ -257,7 +257,7 @@ mod tests {
         let me = see(i32::try_from(std::process::id()).expect("a number")).expect("it runs");
         let Process { pid, born } = me.process;
         std::fs::write(&path, format!("another boot\n{pid} {born}\n")).expect("a note");
-        let note = Note::at(path.clone());
+        let note = Note::at(path);
         assert_eq!(note.read().expect("a note"), []);
         note.write(&[me.process]).expect("a note");
         assert_eq!(note.read().expect("a note"), [me.process]);
