@@ -244,6 +244,20 @@ pub(crate) struct DriverNfs {
     /// counts where this is not given.
     #[arg(long, short, value_name = "N", allow_negative_numbers = true)]
     pub(crate) v: Option<i64>,
+    #[command(flatten)]
+    pub(crate) moot: GoLogging,
+}
+
+/// Where Go's programs log to. Logs are on standard error here; manifests that say so, or otherwise,
+/// go on working.
+#[derive(Debug, Args)]
+pub(crate) struct GoLogging {
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    logtostderr: Option<bool>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    alsologtostderr: Option<bool>,
+    #[arg(long, hide = true)]
+    stderrthreshold: Option<String>,
 }
 
 fn permissions(text: &str) -> Result<u32, String> {
@@ -593,5 +607,33 @@ mod tests {
             assert!(reserve(wrong).is_err(), "{wrong}");
         }
         assert!(overcommit("0.5").is_err() && overcommit("2.5").is_ok());
+    }
+
+    #[test]
+    fn every_flag_of_the_original_nfs_driver_is_taken() {
+        let flags = [
+            "--endpoint=unix://tmp/csi.sock",
+            "--nodeid=node-1",
+            "--mount-permissions=0777",
+            "--drivername=nfs.csi.k8s.io",
+            "--working-mount-dir=/tmp",
+            "--default-ondelete-policy=archive",
+            "--vol-stats-cache-expire-in-minutes=10",
+            "--remove-archived-volume-path=true",
+            "--use-tar-command-in-snapshot=true",
+            "--enable-snapshot-compression=false",
+            "-v=5",
+            "--logtostderr=true",
+            "--alsologtostderr",
+            "--stderrthreshold=INFO",
+        ];
+        let line = ["orlop", "driver", "nfs"].iter().chain(&flags);
+        let parsed = Cli::try_parse_from(line).unwrap();
+        let Command::Driver(Driver::Nfs(args)) = parsed.command else {
+            panic!("another command");
+        };
+        assert_eq!((args.mount_permissions, args.v), (0o777, Some(5)));
+        assert_eq!(args.default_ondelete_policy, OnDelete::Archive);
+        assert!(args.remove_archived_volume_path && !args.enable_snapshot_compression);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::voice::say;
 use std::path::{Path, PathBuf};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use orlop_csi::server;
@@ -99,13 +99,23 @@ pub(crate) async fn nfs(args: cli::DriverNfs) -> Result<()> {
         ..NfsConfig::new(&args.nodeid, Hands::Processes(crew.clone()))
     };
     let driver = NfsDriver::new(config).context("the driver could not start")?;
-    let socket = server::Socket::bind(&args.endpoint)?;
+    let socket = server::Socket::bind(&from_root(&args.endpoint))?;
     say(&format!("listening on {}", socket.path().display()));
     tokio::select! {
         served = socket.serve(driver.services(), terminated()) => served?,
         () = settle::down_after_all(START, async || crew.over().await) => {}
     }
     Ok(())
+}
+
+/// As the original reads it: `unix://tmp/csi.sock`, its default, is below the root.
+fn from_root(endpoint: &str) -> Cow<'_, str> {
+    match endpoint.strip_prefix("unix://") {
+        Some(path) if !path.is_empty() && !path.starts_with('/') => {
+            format!("unix:///{path}").into()
+        }
+        _ => endpoint.into(),
+    }
 }
 
 /// The folder of the driver's socket, which outlives it: the kubelet's folder for it, as a rule. None
@@ -171,5 +181,23 @@ pub(crate) fn address(given: &str) -> String {
     match std::path::absolute(given) {
         Ok(path) => path.to_string_lossy().into_owned(),
         Err(_) => given.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nfs_drivers_address_is_read_as_the_original_reads_it() {
+        for (given, read) in [
+            ("unix://tmp/csi.sock", "unix:///tmp/csi.sock"),
+            ("unix:///csi/csi.sock", "unix:///csi/csi.sock"),
+            ("/csi/csi.sock", "/csi/csi.sock"),
+            ("unix://", "unix://"),
+            ("tcp://127.0.0.1:1", "tcp://127.0.0.1:1"),
+        ] {
+            assert_eq!(from_root(given), read);
+        }
     }
 }
