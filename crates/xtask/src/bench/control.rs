@@ -47,6 +47,10 @@ pub(crate) struct Wanted {
     /// How many further volumes lie on the embedded server when the last claims are bound.
     #[arg(long, value_name = "COUNT")]
     stock: Option<usize>,
+    /// Besides, attach and move by no controller at all: the client itself sends the requests that
+    /// nobody can leave out. No controller is quicker on this server.
+    #[arg(long)]
+    floor: bool,
     /// Take orlop and xtask from this folder instead of building them for release. Of a debug build
     /// requests are the same; rates, processor time and memory are not.
     #[arg(long, value_name = "DIR")]
@@ -73,6 +77,8 @@ enum Set {
     Ours,
     /// Ours and the embedded API server, as `orlop up` runs them.
     Embedded,
+    /// No attach-detach: the client knows beforehand what one would ask for.
+    Floor,
 }
 
 impl Set {
@@ -81,11 +87,15 @@ impl Set {
             Self::Manager => "kube-controller-manager, tuned",
             Self::Ours => "orlop control",
             Self::Embedded => "orlop up",
+            Self::Floor => "the fewest requests",
         }
     }
 
-    fn is_among(self, only: Option<Only>) -> bool {
-        match only {
+    fn is_among(self, wanted: &Wanted) -> bool {
+        if self == Self::Floor {
+            return wanted.floor;
+        }
+        match wanted.only {
             None => true,
             Some(Only::Ours) => self != Self::Manager,
             Some(Only::Theirs) => self == Self::Manager,
@@ -143,8 +153,8 @@ pub(super) async fn run(wanted: &Wanted) -> Result<ExitCode> {
     };
     let size = Size::of(wanted);
     let mut columns = Vec::new();
-    for set in [Set::Manager, Set::Ours, Set::Embedded] {
-        if !set.is_among(wanted.only) {
+    for set in [Set::Manager, Set::Ours, Set::Embedded, Set::Floor] {
+        if !set.is_among(wanted) {
             continue;
         }
         eprintln!("{}", set.heading());
@@ -154,7 +164,7 @@ pub(super) async fn run(wanted: &Wanted) -> Result<ExitCode> {
                 let program = programs.join("orlop");
                 (None, servers::everything(folder.path(), &program).await?)
             }
-            Set::Manager | Set::Ours => {
+            Set::Manager | Set::Ours | Set::Floor => {
                 let (audit, flags) = Audit::prepare(folder.path())?;
                 let theirs = servers::theirs(folder.path(), &binaries, &flags).await?;
                 (Some(audit), theirs)
@@ -175,9 +185,14 @@ pub(super) async fn run(wanted: &Wanted) -> Result<ExitCode> {
         measured?;
         columns.push((set.heading(), figures));
     }
-    let ratios: &[Ratio<'_>] = match columns.len() {
-        3 => &[("better by", 1, 0), ("all in one by", 2, 0)],
-        2 => &[("all in one by", 1, 0)],
+    let ratios: &[Ratio<'_>] = match (wanted.only, columns.len()) {
+        (None, 4) => &[
+            ("better by", 1, 0),
+            ("all in one by", 2, 0),
+            ("at most by", 3, 0),
+        ],
+        (None, _) => &[("better by", 1, 0), ("all in one by", 2, 0)],
+        (Some(Only::Ours), 2..) => &[("all in one by", 1, 0)],
         _ => &[],
     };
     let rows = rows(&size);
@@ -267,6 +282,16 @@ impl Bench<'_> {
             self.lead(warm, 5, size.nodes).await?;
         }
         self.settled().await?;
+        if self.set == Set::Floor {
+            let prepared = ("", Phase::Bind, "floor");
+            self.lead(prepared, size.attachments, size.nodes).await?;
+            self.settled().await?;
+            for (name, phase) in [("attach", Phase::Attach), ("move", Phase::Move)] {
+                let step = (name, phase, "floor");
+                self.step(step, size.attachments, size.nodes).await?;
+            }
+            return Ok(());
+        }
         let largest = size.claims.iter().max().copied().unwrap_or_default();
         for count in size.claims.clone() {
             let (name, prefix) = (format!("bind {count}"), format!("c{count}"));
@@ -328,7 +353,10 @@ impl Bench<'_> {
         nodes: usize,
     ) -> Result<Figures> {
         let (count, nodes) = (count.to_string(), nodes.to_string());
-        let work = ["control", phase.word(), prefix, &count, &nodes];
+        let mut work = vec!["control", phase.word(), prefix, &count, &nodes];
+        if self.set == Set::Floor {
+            work.push("--floor");
+        }
         super::client(&self.programs.join("xtask"), self.running, &work).await
     }
 

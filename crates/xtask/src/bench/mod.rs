@@ -137,6 +137,8 @@ enum Work {
         prefix: String,
         count: usize,
         nodes: usize,
+        #[arg(long)]
+        floor: bool,
     },
     /// Time creates and their events with and without a crowd of watchers.
     Crowd {
@@ -212,11 +214,13 @@ pub(crate) async fn be_client(client: Client) -> Result<ExitCode> {
             prefix,
             count,
             nodes,
+            floor,
         } => {
             let extent = control::Extent {
                 prefix: &prefix,
                 count,
                 nodes,
+                floor,
             };
             control::lead(&server, phase, extent).await?
         }

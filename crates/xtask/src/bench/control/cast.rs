@@ -109,12 +109,16 @@ impl Bench<'_> {
                 self.running
                     .add("kube-controller-manager", program, &arguments)
             }
-            Set::Ours => {
+            Set::Ours | Set::Floor => {
                 let config = self.kubeconfig(MANAGER)?;
+                let controllers = match self.set {
+                    Set::Floor => "binder",
+                    _ => OURS,
+                };
                 let arguments = [
                     "control".to_owned(),
                     format!("--kubeconfig={config}"),
-                    format!("--controllers={OURS}"),
+                    format!("--controllers={controllers}"),
                 ];
                 let program = self.programs.join("orlop");
                 self.running.add("control", &program, &arguments)

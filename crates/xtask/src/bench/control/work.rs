@@ -27,6 +27,8 @@ use crate::bench::{
     objects::{NAMESPACE, collection},
 };
 
+mod floor;
+
 /// From how many connections requests are sent.
 const CLIENTS: usize = 16;
 /// How many connections the attacher has.
@@ -72,6 +74,8 @@ pub(in crate::bench) struct Extent<'e> {
     pub(in crate::bench) prefix: &'e str,
     pub(in crate::bench) count: usize,
     pub(in crate::bench) nodes: usize,
+    /// Whether the client attaches by itself, by as few requests as can be.
+    pub(in crate::bench) floor: bool,
 }
 
 type Request = (Method, String, Bytes);
@@ -131,6 +135,7 @@ pub(in crate::bench) async fn lead(
         prefix,
         count,
         nodes,
+        floor,
     } = extent;
     let names: Vec<String> = (0..count).map(|n| format!("{prefix}-{n}")).collect();
     if phase == Phase::Bind {
@@ -175,12 +180,19 @@ pub(in crate::bench) async fn lead(
         .filter_map(|(n, name)| Some((owned.get(name)?.clone(), (name.clone(), n))))
         .collect();
     let begun = Arc::new(Mutex::new(HashMap::new()));
+    let mut asks: Vec<Vec<Request>> = asks.collect();
+    let lists = match floor {
+        true => floor::add(&mut asks, phase, &places, nodes),
+        false => Vec::new(),
+    };
     let begin = Instant::now();
     let sending = tokio::spawn({
         let (server, begun) = (server.clone(), Arc::clone(&begun));
-        let asks: Vec<Vec<Request>> = asks.collect();
         let names = names.clone();
-        async move { send(&server, asks, Some((names, begun))).await }
+        async move {
+            send(&server, asks, Some((names, begun))).await?;
+            send(&server, lists, None).await
+        }
     });
     let mut sample: Vec<Duration> = Vec::new();
     while sample.len() < count {
