@@ -419,8 +419,8 @@ fn period(text: &str) -> Result<Duration, String> {
 pub(crate) struct Control {
     #[command(flatten)]
     pub(crate) replica: Replica,
-    /// Which to run: binder, attach-detach, protection, ephemeral, expand; `*` for all, `-NAME` for all
-    /// but one. By name only: statefulset, deployment, replicaset, daemonset, job, which need
+    /// Which to run: binder, attach-detach, protection, ephemeral, expand, unused; `*` for all, `-NAME`
+    /// for all but one. By name only: statefulset, deployment, replicaset, daemonset, job, which need
     /// the rules of deploy/rbac/workloads.yaml besides.
     #[arg(
         long,

@@ -55,12 +55,13 @@ pub(crate) async fn control(args: cli::Control) -> Result<()> {
         true => attach_detach::start,
         false => attach_detach::start_forcing,
     };
-    let control: [(&str, StartController<'_>); 5] = [
+    let control: [(&str, StartController<'_>); 6] = [
         ("binder", &binder),
         ("attach-detach", &attach_detach),
         ("protection", &orlop_control::protection::start),
         ("ephemeral", &orlop_control::ephemeral::start),
         ("expand", &orlop_control::expand::start),
+        ("unused", &orlop_control::unused::start),
     ];
     let chosen = choose_also(&controllers, &control, &WORKLOADS)?;
     let process = connect(&replica.cluster).await?;

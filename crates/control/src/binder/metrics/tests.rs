@@ -1,6 +1,6 @@
 //! What is timed and what is not: the original's cases 5-5 to 5-8 and 12-1 to 12-4.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use orlop_model::ReclaimPolicy;
 use orlop_runtime::Process;
@@ -91,10 +91,11 @@ fn made() -> Volume {
     volume
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_provisioning_is_timed_from_the_first_wish_until_the_claim_is_bound() {
     let scene = Scene::set();
     scene.claim(provisioning(), Ok(()));
+    tokio::time::advance(Duration::from_secs(7)).await;
     scene.claim(provisioning(), Ok(()));
     assert_eq!(scene.counted("provision"), (0, 0));
     // The bind fails once, and is under way still.
@@ -102,6 +103,10 @@ async fn a_provisioning_is_timed_from_the_first_wish_until_the_claim_is_bound() 
     assert_eq!(scene.counted("provision"), (0, 1));
     scene.claim(claim::Because::Fits, Ok(()));
     assert_eq!(scene.counted("provision"), (1, 1));
+    let text = scene.process.metrics.render();
+    let sum = "volume_operation_total_seconds_sum{plugin_name=\"gcr.io/vendor-csi\",\
+               operation_name=\"provision\"} 7";
+    assert!(text.contains(sum), "{text}");
     // A bound claim's later turns are nothing new.
     scene.claim(claim::Because::Fits, Ok(()));
     assert_eq!(scene.counted("provision"), (1, 1));
