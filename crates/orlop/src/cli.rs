@@ -443,8 +443,18 @@ pub(crate) struct Control {
         value_name = "BOOL"
     )]
     pub(crate) disable_force_detach_on_timeout: bool,
+    /// How many pods' ephemeral volumes are looked at together; kube-controller-manager's flag.
+    #[arg(long, default_value_t = 5, value_parser = at_once, value_name = "N")]
+    pub(crate) concurrent_ephemeralvolume_syncs: usize,
     #[command(flatten)]
     pub(crate) recycler: Recycler,
+    #[command(flatten)]
+    pub(crate) theirs: crate::theirs::Theirs,
+}
+
+fn at_once(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "use a number of at least 1".to_owned())
 }
 
 /// How volumes whose reclaim policy is Recycle are scrubbed; kube-controller-manager's flags.
