@@ -157,15 +157,10 @@ impl Unused {
             Change::Applied { old, .. } => *old,
             Change::Deleted(_) => None,
         };
-        if let Some(old) = old {
-            let same = old.metadata.uid == pod.metadata.uid && old.has_ended() == pod.has_ended();
-            if same {
-                return;
-            }
+        if old.is_some_and(|old| old.has_ended() == pod.has_ended()) {
+            return;
         }
-        // Of two pods of one name, also what the first one used.
-        let pods = old.into_iter().chain([pod]);
-        for (_, claim) in pods.flat_map(|pod| pod.claims()) {
+        for (_, claim) in pod.claims() {
             self.queue.add(claim);
         }
     }
