@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on says where")]
 
 mod binder;
+mod ephemeral;
 mod unused;
 
 use std::{future::Future, time::Duration};
