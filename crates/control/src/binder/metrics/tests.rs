@@ -35,13 +35,13 @@ impl Scene {
         }
     }
 
-    fn claim(&self, because: claim::Because, result: Result<(), ApiError>) {
+    fn claim(&self, because: claim::Because, result: &Result<(), ApiError>) {
         let decision = claim::Decision {
             because,
             volume: None,
             steps: Vec::new(),
         };
-        self.metrics.claim_turn(&key(), &decision, &result);
+        self.metrics.claim_turn(&key(), &decision, result);
     }
 
     fn volume(&self, volume: &Volume, because: volume::Because) {
@@ -94,21 +94,21 @@ fn made() -> Volume {
 #[tokio::test(start_paused = true)]
 async fn a_provisioning_is_timed_from_the_first_wish_until_the_claim_is_bound() {
     let scene = Scene::set();
-    scene.claim(provisioning(), Ok(()));
+    scene.claim(provisioning(), &Ok(()));
     tokio::time::advance(Duration::from_secs(7)).await;
-    scene.claim(provisioning(), Ok(()));
+    scene.claim(provisioning(), &Ok(()));
     assert_eq!(scene.counted("provision"), (0, 0));
     // The bind fails once, and is under way still.
-    scene.claim(claim::Because::Fits, refused());
+    scene.claim(claim::Because::Fits, &refused());
     assert_eq!(scene.counted("provision"), (0, 1));
-    scene.claim(claim::Because::Fits, Ok(()));
+    scene.claim(claim::Because::Fits, &Ok(()));
     assert_eq!(scene.counted("provision"), (1, 1));
     let text = scene.process.metrics.render();
     let sum = "volume_operation_total_seconds_sum{plugin_name=\"gcr.io/vendor-csi\",\
                operation_name=\"provision\"} 7";
     assert!(text.contains(sum), "{text}");
     // A bound claim's later turns are nothing new.
-    scene.claim(claim::Because::Fits, Ok(()));
+    scene.claim(claim::Because::Fits, &Ok(()));
     assert_eq!(scene.counted("provision"), (1, 1));
 }
 
@@ -116,10 +116,10 @@ async fn a_provisioning_is_timed_from_the_first_wish_until_the_claim_is_bound() 
 async fn a_claim_that_goes_while_it_waits_is_timed_no_more() {
     // 5-8: the next of its name begins anew, and one that finds a volume was never provisioned.
     let scene = Scene::set();
-    scene.claim(provisioning(), Ok(()));
+    scene.claim(provisioning(), &Ok(()));
     scene.metrics.claim_gone(&key());
-    scene.claim(claim::Because::Fits, Ok(()));
-    scene.claim(claim::Because::NothingFits, refused());
+    scene.claim(claim::Because::Fits, &Ok(()));
+    scene.claim(claim::Because::NothingFits, &refused());
     assert_eq!(scene.counted("provision"), (0, 0));
 }
 
