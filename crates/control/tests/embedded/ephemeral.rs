@@ -44,3 +44,27 @@ async fn a_pod_that_is_being_deleted_gets_no_claim_any_more() {
     stage.until::<Claim>(&claim, |c| c.is_none()).await;
     assert_eq!(made(), (2, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_gets_a_claim_of_its_own_and_takes_it_along() {
+    let stage = Stage::set().await;
+    stage.node("n1").await;
+    stage.volume("vol", "", None).await;
+    stage
+        .make::<Pod>(json!({
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": [
+                {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {
+                    "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+                    "resources": {"requests": {"storage": "1Gi"}}}}}}]},
+        }))
+        .await;
+    stage
+        .until(&key("web-scratch"), phase(ClaimPhase::Bound))
+        .await;
+    stage.until(&key("web"), placed("n1")).await;
+    stage.delete::<Pod>(&key("web")).await;
+    stage
+        .until::<Claim>(&key("web-scratch"), |c| c.is_none())
+        .await;
+}

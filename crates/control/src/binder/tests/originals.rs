@@ -15,7 +15,7 @@
 //! | 12-1..12-4 (provision, many turns) | `a_crash_after_any_write_…`, "provisioned for the claim" |
 //! | 13-1..13-15 of `pv_controller_test.go` (finalizers), and migration's annotations | `upkeep` |
 //! | 15-1..15-7 (a class that is given afterwards) | `defaults` |
-//! | `index_test.go` (which volume is the best) | `matching` of the model |
+//! | `index_test.go` (which volume is the best) | `claims`, and `matching` of the model |
 //!
 //! Where the original retries every 15 s, this binder waits for a change; where the original
 //! says nothing to a claim whose volume is missing (2-1, 2-2), this one says so.
