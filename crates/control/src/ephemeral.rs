@@ -89,6 +89,11 @@ struct Ephemeral {
 
 /// Starts the role.
 pub fn start(process: &Process) {
+    start_with(process, AT_ONCE);
+}
+
+/// Starts the role, working on so many pods at once.
+pub fn start_with(process: &Process, at_once: usize) {
     let claims = process.cache::<Claim>();
     let (created, failed) = (Counter::default(), Counter::default());
     let mut registry = process.metrics.registry();
@@ -114,11 +119,11 @@ pub fn start(process: &Process) {
         created,
         failed,
     };
-    process.spawn("ephemeral", role.run());
+    process.spawn("ephemeral", role.run(at_once));
 }
 
 impl Ephemeral {
-    async fn run(self) {
+    async fn run(self, at_once: usize) {
         self.pods.synced().await;
         self.claims.synced().await;
         let queue = self.queue.clone();
@@ -142,7 +147,7 @@ impl Ephemeral {
             }
         });
         let queue = self.queue.clone();
-        work(queue, AT_ONCE, |key| self.turn(key)).await;
+        work(queue, at_once, |key| self.turn(key)).await;
     }
 
     async fn turn(&self, key: Key) -> Outcome {

@@ -253,6 +253,21 @@ mod tests {
         assert_eq!(decide(&claim, &volume).unwrap().resizer, None);
     }
 
+    /// The original's "if pv has pre-resize capacity annotation": the claim has its size, and the
+    /// volume says that it is not done.
+    #[test]
+    fn a_growth_that_is_not_done_is_told_of_as_one_that_begins() {
+        let (mut claim, mut volume) = grown();
+        claim.status.capacity = claim.spec.resources.requests.clone();
+        assert_eq!(decide(&claim, &volume), None);
+        let annotations = &mut volume.metadata.annotations;
+        annotations.insert(well_known::PRE_RESIZE_CAPACITY.into(), "1Gi".into());
+        assert!(decide(&claim, &volume).is_some_and(|decision| !decision.warning));
+        // "when pvc has no PV binding"
+        volume.spec.claim_ref = None;
+        assert_eq!(decide(&claim, &volume), None);
+    }
+
     #[test]
     fn nothing_is_said_of_a_claim_that_does_not_grow_or_has_not_that_volume() {
         let (claim, volume) = bound("data", "vol");

@@ -1,7 +1,19 @@
 //! Objects for the tables of cases.
 
+use std::convert::Infallible;
+
+use kube::client::Body;
 use orlop_model::{Claim, Kind, Node, Pod, StorageClass, Volume, VolumeAttachment};
+use orlop_runtime::{Clock, Process};
 use serde_json::{Value, json};
+
+/// A process that no API server ever answers: its caches hold what the test puts in.
+pub(crate) fn unanswered() -> Process {
+    let silent = tower::service_fn(|_: http::Request<Body>| {
+        std::future::pending::<Result<http::Response<Body>, Infallible>>()
+    });
+    Process::new(kube::Client::new(silent, "default"), Clock::system())
+}
 
 #[expect(clippy::needless_pass_by_value, reason = "callers write it in place")]
 pub(crate) fn object<K: Kind>(body: Value) -> K {

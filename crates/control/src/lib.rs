@@ -15,6 +15,7 @@ pub mod ephemeral;
 pub mod expand;
 pub mod protection;
 mod turn;
+pub mod unused;
 
 #[cfg(test)]
 mod fixtures;

@@ -102,6 +102,50 @@ pub struct ClaimStatus {
     /// How far a change of the attributes class is; absent when none is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modify_volume_status: Option<ModifyVolumeStatus>,
+    /// Whether no pod uses the claim, if that was told. The only one of the conditions that is kept.
+    #[serde(
+        rename = "conditions",
+        with = "unused",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub unused: Option<bool>,
+}
+
+/// Condition: no pod uses the claim.
+pub const UNUSED: &str = "Unused";
+
+/// A claim's conditions, of which [`UNUSED`] counts.
+mod unused {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(default)]
+    struct Condition {
+        #[serde(rename = "type")]
+        type_: String,
+        status: String,
+    }
+
+    #[expect(clippy::ref_option, reason = "serde calls it so")]
+    pub(super) fn serialize<S: Serializer>(
+        unused: &Option<bool>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let condition = |unused: &bool| Condition {
+            type_: super::UNUSED.to_owned(),
+            status: if *unused { "True" } else { "False" }.to_owned(),
+        };
+        let all: Vec<Condition> = unused.iter().map(condition).collect();
+        all.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<bool>, D::Error> {
+        let all = Option::<Vec<Condition>>::deserialize(deserializer)?.unwrap_or_default();
+        let mut told = all.iter().filter(|one| one.type_ == super::UNUSED);
+        Ok(told.next().map(|one| one.status == "True"))
+    }
 }
 
 /// How far an expansion is.
@@ -254,10 +298,13 @@ mod tests {
             "allocatedResources": {"storage": "2Gi"},
             "allocatedResourceStatuses": {"storage": "ResizeOfTomorrow"},
             "modifyVolumeStatus": {"status": "SomethingNew"},
+            "conditions": [{"type": "Resizing", "status": "True"},
+                           {"type": "Unused", "status": "False", "reason": "PodUsingPVC"}],
         }});
         let claim: Claim = serde_json::from_value(json).expect("it is read");
         assert_eq!(claim.capacity_bytes(), 1 << 30);
         assert_eq!(claim.allocated_bytes(), Some(2 << 30));
+        assert_eq!(claim.status.unused, Some(false));
         assert_eq!(claim.resize_status(), Some(ResizeStatus::Other));
         let modify = claim.status.modify_volume_status.expect("it is there");
         assert_eq!(modify.status, ModifyStatus::Other);

@@ -433,8 +433,8 @@ fn period(text: &str) -> Result<Duration, String> {
 pub(crate) struct Control {
     #[command(flatten)]
     pub(crate) replica: Replica,
-    /// Which to run: binder, attach-detach, protection, ephemeral, expand; `*` for all, `-NAME` for all
-    /// but one. By name only: statefulset, deployment, replicaset, daemonset, job, which need
+    /// Which to run: binder, attach-detach, protection, ephemeral, expand, unused; `*` for all, `-NAME`
+    /// for all but one. By name only: statefulset, deployment, replicaset, daemonset, job, which need
     /// the rules of deploy/rbac/workloads.yaml besides.
     #[arg(
         long,
@@ -457,8 +457,18 @@ pub(crate) struct Control {
         value_name = "BOOL"
     )]
     pub(crate) disable_force_detach_on_timeout: bool,
+    /// How many pods' ephemeral volumes are looked at together; kube-controller-manager's flag.
+    #[arg(long, default_value_t = 5, value_parser = at_once, value_name = "N")]
+    pub(crate) concurrent_ephemeralvolume_syncs: usize,
     #[command(flatten)]
     pub(crate) recycler: Recycler,
+    #[command(flatten)]
+    pub(crate) theirs: crate::theirs::Theirs,
+}
+
+fn at_once(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "use a number of at least 1".to_owned())
 }
 
 /// How volumes whose reclaim policy is Recycle are scrubbed; kube-controller-manager's flags.

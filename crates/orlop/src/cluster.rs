@@ -47,20 +47,27 @@ pub(crate) async fn control(args: cli::Control) -> Result<()> {
         replica,
         controllers,
         disable_force_detach_on_timeout,
+        concurrent_ephemeralvolume_syncs,
         recycler,
+        theirs,
     } = args;
+    theirs.heed()?;
     let config = binding(&recycler)?;
     let binder = |process: &Process| binder::start_with(process, config.clone());
     let attach_detach = match disable_force_detach_on_timeout {
         true => attach_detach::start,
         false => attach_detach::start_forcing,
     };
-    let control: [(&str, StartController<'_>); 5] = [
+    let ephemeral = |process: &Process| {
+        orlop_control::ephemeral::start_with(process, concurrent_ephemeralvolume_syncs);
+    };
+    let control: [(&str, StartController<'_>); 6] = [
         ("binder", &binder),
         ("attach-detach", &attach_detach),
         ("protection", &orlop_control::protection::start),
-        ("ephemeral", &orlop_control::ephemeral::start),
+        ("ephemeral", &ephemeral),
         ("expand", &orlop_control::expand::start),
+        ("unused", &orlop_control::unused::start),
     ];
     let chosen = choose_also(&controllers, &control, &WORKLOADS)?;
     let process = connect(&replica.cluster).await?;

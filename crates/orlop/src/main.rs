@@ -19,6 +19,7 @@ mod logs;
 mod nodes;
 mod proof;
 mod settle;
+mod theirs;
 mod up;
 mod voice;
 

@@ -277,6 +277,15 @@ impl<K: Kind> Cache<K> {
                 Put::Done(old) => old,
             }
         };
+        // Another of its name, whose beginning and whose forerunner's end were missed: who followed
+        // the one has nothing to do with the other.
+        let old = match old {
+            Some(old) if old.meta().uid != new.meta().uid => {
+                self.tell(&Change::Deleted(&old));
+                None
+            }
+            old => old,
+        };
         self.tell(&Change::Applied {
             old: old.as_ref(),
             new,

@@ -221,11 +221,21 @@ fn keep(view: &View, sorted: &Sorted<'_>, promise: &Promise) -> Decision {
         return Decision::Reconsider;
     };
     let labels = &facts.node.metadata.labels;
+    let promised = |facts: &ClaimFacts| promise.plan.iter().any(|(key, _)| *key == facts.key);
+    let names = |facts: &ClaimFacts, volume: &Volume| {
+        let claim = facts.claim.as_deref();
+        claim.is_some_and(|claim| exactly_reserved(volume, claim))
+    };
     let mut unseen = Vec::new();
     for (facts, _) in &sorted.bound {
         match &facts.volume {
             Some(volume) if !volume.reachable_from(&promise.node, labels) => {
                 return Decision::Reconsider;
+            }
+            // The claim is bound, and its volume forgot it: the binder sees to that. Only what was
+            // promised is waited for, as in the original.
+            Some(volume) if promised(facts) && !names(facts, volume) => {
+                unseen.push(facts.key.name.clone());
             }
             Some(_) => {}
             // News of claims may come before news of volumes. One that is truly gone makes the

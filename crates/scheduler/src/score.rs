@@ -51,3 +51,25 @@ fn share(part: i64, whole: i64) -> i64 {
     let hundredths = i128::from(part) * i128::from(FULL) / i128::from(whole.max(1));
     i64::try_from(hundredths).unwrap_or(FULL).clamp(0, FULL)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The original's `TestScore` with its default shape: the emptier, the better.
+    #[test]
+    fn what_a_new_volume_leaves_of_the_room_is_its_nodes_score() {
+        for (requested, capacity, score) in [
+            (0, 100, 100),
+            (30, 100, 70),
+            (50, 100, 50),
+            (100, 100, 0),
+            (200, 100, 0),
+            (1, 0, 0),
+            (i64::MAX, i64::MAX, 0),
+        ] {
+            let told = FULL - share(requested, capacity);
+            assert_eq!(told, score, "{requested} of {capacity}");
+        }
+    }
+}

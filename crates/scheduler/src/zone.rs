@@ -27,6 +27,10 @@ pub fn allows(volume: &Volume, node: &BTreeMap<String, String>) -> bool {
         let Some(zones) = volume.metadata.labels.get(*label) else {
             return true;
         };
+        // As the original: what names no zone says nothing.
+        if zones.split(AND).any(|zone| zone.trim().is_empty()) {
+            return true;
+        }
         let here = node.get(*label).or_else(|| node.get(*today));
         here.is_some_and(|here| zones.split(AND).any(|zone| zone == here))
     })
@@ -86,8 +90,23 @@ mod tests {
             (&[(beta, "a")], &[(beta, "a")], true),
             (&[(beta_region, "r")], &[(region, "r")], true),
             (&[(beta_region, "r")], &[(region, "s")], false),
-            // An empty zone is no zone.
-            (&[(zone, "")], &[(zone, "a")], false),
+            (&[(beta, "c__a")], &[(beta, "a"), ("useless", "x")], true),
+            (&[(beta, "c__a")], &[], true),
+            (&[(beta, "a")], &[(beta, "b")], false),
+            (
+                &[(beta_region, "r"), ("useless", "x")],
+                &[(beta_region, "r")],
+                true,
+            ),
+            (&[(beta_region, "r")], &[(beta_region, "s")], false),
+            (&[(region, "r")], &[(region, "r")], true),
+            (&[(region, "r")], &[(region, "s")], false),
+            // "pv with zone and region, node with only zone", "pv with zone,node with beta zone"
+            (&[(zone, "a"), (region, "a")], &[(zone, "a")], false),
+            (&[(zone, "a")], &[(beta, "a")], false),
+            // A label that names no zone, or one among others, is ignored.
+            (&[(zone, "")], &[(zone, "a")], true),
+            (&[(zone, "b__")], &[(zone, "a")], true),
         ] {
             let mut of_labels = Volume::default();
             of_labels.metadata.labels = labels(volume);

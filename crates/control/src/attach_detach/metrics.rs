@@ -137,22 +137,18 @@ impl Metrics {
     }
 
     /// Takes in what became of an attachment. What was under way before us is timed from our start.
-    pub(super) fn attachment_changed(&self, change: &Change<'_, VolumeAttachment>) {
+    pub(super) fn attachment_changed(&self, change: &Change<'_, VolumeAttachment>, migrated: bool) {
         let attachment = change.object();
         let uid = &attachment.metadata.uid;
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((operation_name, status)) = ended(change)
             && let Some(since) = begun.remove(uid)
         {
-            let migrated = match attachment.spec.source.inline_volume_spec {
-                Some(_) => "true",
-                None => "false",
-            };
             let ended = Ended {
                 volume_plugin: plugin(&attachment.spec.attacher),
                 operation_name,
                 status,
-                migrated,
+                migrated: if migrated { "true" } else { "false" },
             };
             let took = since.elapsed().as_secs_f64();
             self.took.get_or_create(&ended).observe(took);

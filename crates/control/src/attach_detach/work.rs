@@ -134,7 +134,8 @@ impl AttachDetach {
     }
 
     fn attachment_changed(&self, change: &Change<'_, VolumeAttachment>) {
-        self.metrics.attachment_changed(change);
+        let migrated = self.known.is_migrated(change.object());
+        self.metrics.attachment_changed(change, migrated);
         let attachment = change.object();
         let (uid, node) = (&attachment.metadata.uid, &attachment.spec.node_name);
         let gone = matches!(change, Change::Deleted(_));

@@ -324,3 +324,6 @@ fn plugin(volume: &Volume) -> String {
         (None, None, None, None) => UNKNOWN.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

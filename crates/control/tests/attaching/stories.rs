@@ -204,6 +204,12 @@ async fn pods_own_volumes_of_plugins_are_attached_by_the_driver_in_their_place()
     assert_eq!(attachments.len(), 1);
     let moved = attachments.all()[0].clone();
     assert_eq!(moved.volume_name(), "v-a");
+    // Both are the plugin's, for whoever looks at how long that took.
+    let took = "storage_operation_duration_seconds_count{\
+                volume_plugin=\"kubernetes.io/csi:ebs.csi.aws.com\",\
+                operation_name=\"volume_attach\",status=\"success\",migrated=\"true\"} 2";
+    let metrics = stage.metrics();
+    assert!(metrics.contains(took), "{took} is not in\n{metrics}");
 }
 
 /// kubernetes#106710, #120328: a healthy node that can't unmount, and one that is only out of

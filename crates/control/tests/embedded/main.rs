@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on says where")]
 
 mod binder;
+mod ephemeral;
+mod unused;
 
 use std::{future::Future, time::Duration};
 
@@ -372,29 +374,5 @@ async fn a_volume_moves_to_another_node_only_when_the_first_has_let_go() {
     };
     stage
         .within(shown, || format!("{:?}", attachments.all()))
-        .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pod_gets_a_claim_of_its_own_and_takes_it_along() {
-    let stage = Stage::set().await;
-    stage.node("n1").await;
-    stage.volume("vol", "", None).await;
-    stage
-        .make::<Pod>(json!({
-            "metadata": {"name": "web", "namespace": "default"},
-            "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": [
-                {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {
-                    "accessModes": ["ReadWriteOnce"], "storageClassName": "",
-                    "resources": {"requests": {"storage": "1Gi"}}}}}}]},
-        }))
-        .await;
-    stage
-        .until(&key("web-scratch"), phase(ClaimPhase::Bound))
-        .await;
-    stage.until(&key("web"), placed("n1")).await;
-    stage.delete::<Pod>(&key("web")).await;
-    stage
-        .until::<Claim>(&key("web-scratch"), |c| c.is_none())
         .await;
 }

@@ -433,6 +433,7 @@ fn start_roles(roles: &Roles, driver: &Driver, name: &str) {
     orlop_control::protection::start(&roles.control);
     orlop_control::ephemeral::start(&roles.control);
     orlop_control::expand::start(&roles.control);
+    orlop_control::unused::start(&roles.control);
     orlop_scheduler::start(&roles.scheduler);
     orlop_workloads::start(&roles.workloads);
     let beside = &roles.controller;

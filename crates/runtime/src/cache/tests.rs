@@ -84,6 +84,26 @@ fn a_relist_tells_of_what_vanished() {
 }
 
 #[test]
+fn an_object_that_took_anothers_name_unseen_is_told_as_an_end_and_a_beginning() {
+    let cache = Cache::new();
+    cache.put(&shared("a", 1, "n1"));
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = seen.clone();
+    cache.subscribe(move |change| {
+        let line = match change {
+            Change::Deleted(old) => format!("-{}", old.spec.node_name),
+            Change::Applied { old: None, new } => format!("+{}", new.spec.node_name),
+            Change::Applied { new, .. } => format!("~{}", new.spec.node_name),
+        };
+        log.lock().unwrap().push(line);
+    });
+    let mut another = pod("a", 5, "n2");
+    another.metadata.uid = "another".into();
+    cache.replace(&[Arc::new(another)], 5);
+    assert_eq!(*seen.lock().unwrap(), ["+n1", "-n1", "+n2"]);
+}
+
+#[test]
 fn a_scan_goes_in_order_within_its_prefix_and_stops_when_told() {
     let cache = Cache::new();
     for (revision, (name, node)) in [("a", "x/3"), ("b", "x/1"), ("c", "y/2"), ("d", "x/2")]

@@ -240,6 +240,22 @@ fn a_pod_waits_until_all_is_bound_and_thinks_again_when_that_cannot_be() {
             Writes(vec!["va"]),
         ),
         case(
+            "binding-claimref-nil, of a claim that is bound",
+            vec![bound(by_hand("a", vec![]), "va", Some(free("va")))],
+            vec![reserve("a", free("va"))],
+            Writes(vec![]),
+        ),
+        case(
+            "binding-claimref-uid-empty, of a claim that is bound",
+            vec![bound(by_hand("a", vec![]), "va", {
+                let mut volume = reserved("va", "a");
+                volume.spec.claim_ref.as_mut().unwrap().uid.clear();
+                Some(volume)
+            })],
+            vec![reserve("a", free("va"))],
+            Writes(vec![]),
+        ),
+        case(
             "binding-bound, on another node",
             vec![bound(by_hand("a", vec![]), "va", Some(elsewhere))],
             vec![reserve("a", free("va"))],

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::stage::Stage;
 
-/// Of a claim's conditions, the one that Kubernetes' own claim protection writes since 1.37 to
-/// tell how long the claim has not been used. Nothing depends on it.
+/// Of a claim's conditions, the one that tells since when the claim has not been used: Kubernetes'
+/// own controllers write it at once, ours after a rest. Nothing depends on it.
 const UNUSED: &str = "Unused";
 /// Members of objects that say when, by whom or in which version.
 const PASSING: [&str; 10] = [

@@ -168,6 +168,13 @@ impl Known {
         migration::source(&volume).map(std::borrow::Cow::into_owned)
     }
 
+    /// Whether an attachment is of a plugin's volume in whose place its driver is.
+    pub(super) fn is_migrated(&self, attachment: &VolumeAttachment) -> bool {
+        let volume = || self.volumes.named(attachment.volume_name());
+        attachment.spec.source.inline_volume_spec.is_some()
+            || volume().is_some_and(|volume| volume.spec.csi.is_none())
+    }
+
     /// The storage of an attachment, as long as that is known.
     pub(in super::super) fn storage(&self, attachment: &VolumeAttachment) -> Option<String> {
         self.source_of(attachment).map(|csi| unique(&csi))

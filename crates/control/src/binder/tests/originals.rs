@@ -7,11 +7,15 @@
 //! | 2-1..2-13 (a claim that names a volume) | `named` |
 //! | 3-1..3-7 (a claim that was bound) | `named` |
 //! | 4-1..4-12, 14-13..14-14-1 (a volume) | `volumes` |
+//! | 5-2..5-4, and what the others end with | `ends`; 5-5..5-8 (how long it took) in `metrics`, 5-9 in `upkeep` |
 //! | 6-1..6-14, 7-1 (recycle) | `volumes` for who is to be scrubbed, `recycle/tests.rs` for how |
 //! | 8-1..8-13, 9-1 (delete) | `volumes`; 8-1, 8-2, 8-5, 9-1 need an in-tree deleter, and there is none left |
-//! | 10-1, 10-2 (many turns) | `a_crash_after_any_write_changes_nothing_in_the_end` |
+//! | 10-1, 10-2 (many turns) | `ends`, `a_crash_after_any_write_changes_nothing_in_the_end` |
 //! | 11-2, 11-14..11-18, 11-21, 11-22, 11-24 (provision) | `classes`; the rest of 11 needs an in-tree provisioner |
 //! | 12-1..12-4 (provision, many turns) | `a_crash_after_any_write_…`, "provisioned for the claim" |
+//! | 13-1..13-15 of `pv_controller_test.go` (finalizers), and migration's annotations | `upkeep` |
+//! | 15-1..15-7 (a class that is given afterwards) | `defaults` |
+//! | `index_test.go` (which volume is the best) | `claims`, and `matching` of the model |
 //!
 //! Where the original retries every 15 s, this binder waits for a change; where the original
 //! says nothing to a claim whose volume is missing (2-1, 2-2), this one says so.
@@ -22,7 +26,10 @@ use super::*;
 
 mod claims;
 mod classes;
+mod defaults;
+mod ends;
 mod named;
+mod upkeep;
 mod volumes;
 
 /// What a claim's turn must come to.

@@ -1,21 +1,12 @@
 //! What a search costs.
 
-use std::convert::Infallible;
-
-use kube::client::Body;
-use orlop_runtime::Clock;
 use serde_json::json;
 
 use super::*;
-use crate::fixtures::{claim as a_claim, object, volume as a_volume};
+use crate::fixtures::{claim as a_claim, object, unanswered, volume as a_volume};
 
-/// A binder that no API server ever answers: its caches hold what the test puts in.
 fn alone() -> (Process, Binder) {
-    let silent = tower::service_fn(|_: http::Request<Body>| {
-        std::future::pending::<Result<http::Response<Body>, Infallible>>()
-    });
-    let client = kube::Client::new(silent, "default");
-    let process = Process::new(client, Clock::system());
+    let process = unanswered();
     let binder = Binder::new(&process, Config::default());
     (process, binder)
 }

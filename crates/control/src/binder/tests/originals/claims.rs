@@ -132,9 +132,109 @@ fn found() -> Vec<Case> {
     ]
 }
 
+/// `index_test.go`: which volume is the best, where there are several.
+fn best() -> Vec<Case> {
+    vec![
+        case(
+            "TestFindingPreboundVolumes: the exact match is another's",
+            PLAIN,
+            &[
+                ("one", |v| {
+                    size(v, "1Gi");
+                    reserve(v, "");
+                    v.spec.claim_ref.as_mut().unwrap().name = "foo".into();
+                }),
+                ("eight", |v| size(v, "8Gi")),
+                ("five", |v| size(v, "5Gi")),
+            ],
+            Turn::Binds("five", ALL),
+        ),
+        case(
+            "TestFindingPreboundVolumes: too small a one is reserved",
+            PLAIN,
+            &[
+                ("small", |v| {
+                    size(v, "1Mi");
+                    reserve(v, "");
+                }),
+                ("one", FREE),
+            ],
+            Turn::Binds("one", ALL),
+        ),
+        case(
+            "TestFindingPreboundVolumes: one without the access mode is reserved",
+            PLAIN,
+            &[
+                ("unlike", |v| {
+                    v.spec.access_modes = vec![AccessMode::ReadOnlyMany];
+                    reserve(v, "");
+                }),
+                ("one", FREE),
+            ],
+            Turn::Binds("one", ALL),
+        ),
+        case(
+            "TestStorageObjectInUseProtectionFiltering: the smallest is going",
+            PLAIN,
+            &[
+                ("going", |v| {
+                    *v = deleting(v.clone());
+                    size(v, "1Gi");
+                }),
+                ("one", FREE),
+            ],
+            Turn::Binds("one", ALL),
+        ),
+        case(
+            "TestFindingVolumeWithDifferentAccessModes",
+            |c| c.spec.access_modes = vec![AccessMode::ReadOnlyMany],
+            &[
+                ("ebs", FREE),
+                ("nfs", |v| {
+                    let modes = &mut v.spec.access_modes;
+                    modes.extend([AccessMode::ReadOnlyMany, AccessMode::ReadWriteMany]);
+                }),
+                ("gce", |v| {
+                    v.spec.access_modes.push(AccessMode::ReadOnlyMany)
+                }),
+            ],
+            Turn::Binds("gce", ALL),
+        ),
+        case(
+            "successful-match-with-empty-vac",
+            |c| c.spec.volume_attributes_class_name = Some(String::new()),
+            &[
+                ("gold", |v| {
+                    v.spec.volume_attributes_class_name = Some("gold".into());
+                    size(v, "1Gi");
+                }),
+                ("plain", FREE),
+            ],
+            Turn::Binds("plain", ALL),
+        ),
+        case(
+            "successful-match-with-vac",
+            |c| c.spec.volume_attributes_class_name = Some("gold".into()),
+            &[
+                ("plain", |v| size(v, "1Gi")),
+                ("gold", |v| {
+                    v.spec.volume_attributes_class_name = Some("gold".into());
+                }),
+            ],
+            Turn::Binds("gold", ALL),
+        ),
+        case(
+            "successful-no-match-vac-nonexisting",
+            |c| c.spec.volume_attributes_class_name = Some("silver".into()),
+            &[("plain", FREE)],
+            nothing(),
+        ),
+    ]
+}
+
 #[test]
 fn every_numbered_case_of_a_claim_has_its_counterpart() {
-    let cases = [found(), named::cases(), classes::cases()];
+    let cases = [found(), best(), named::cases(), classes::cases()];
     for case in cases.into_iter().flatten() {
         let number = case.number;
         let mut claim = a_claim("data", "");
