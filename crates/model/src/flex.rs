@@ -29,11 +29,19 @@ pub fn unique_name(driver: &str, volume: &str) -> String {
     format!("{driver}/{volume}")
 }
 
+/// The unique name of a volume; none if it isn't one of a driver that there can be.
+pub fn unique_name_of(volume: &Volume) -> Option<String> {
+    let driver = &volume.spec.flex_volume.as_ref()?.driver;
+    program(driver)?;
+    Some(unique_name(driver, &volume.metadata.name))
+}
+
 /// Driver and volume of a unique name; none if it is of another plugin.
 pub fn parts(unique_name: &str) -> Option<(&str, &str)> {
     let (driver, volume) = unique_name.rsplit_once('/')?;
     program(driver)?;
-    (!volume.is_empty()).then_some((driver, volume))
+    let plain = !volume.is_empty() && !volume.starts_with('.');
+    plain.then_some((driver, volume))
 }
 
 /// What a driver is told of a volume, under the kubelet's keys: `more` of them, and at last the
@@ -111,6 +119,7 @@ mod tests {
             "kubernetes.io/iscsi/10.0.0.1:3260:iqn.2001-04.com.example:a:2",
             "data",
             "example.org/disk/",
+            "example.org/disk/..",
             "a/b/c/d",
         ] {
             assert_eq!(parts(other), None, "{other}");

@@ -443,6 +443,10 @@ pub(crate) struct Control {
         value_name = "BOOL"
     )]
     pub(crate) disable_force_detach_on_timeout: bool,
+    /// Where FlexVolume drivers that attach are on this machine, each as VENDOR~DRIVER/DRIVER;
+    /// kube-controller-manager's flag.
+    #[arg(long, default_value = crate::flex::PLUGIN_DIR, value_name = "DIR")]
+    pub(crate) flex_volume_plugin_dir: PathBuf,
     #[command(flatten)]
     pub(crate) recycler: Recycler,
 }

@@ -3,7 +3,7 @@
 //! stands is shown to the decisions as if there were.
 
 use orlop_model::{
-    Key, Meta, Node, Volume, VolumeAttachment, attachment::AttachmentStatus, migration,
+    Key, Meta, Node, Volume, VolumeAttachment, attachment::AttachmentStatus, flex, migration,
     network_disk, pod::PodVolume,
 };
 
@@ -55,8 +55,10 @@ pub fn holds(node: &Node, unique_name: &str) -> bool {
         || (!actual::is_off(node) && status.volumes_in_use.iter().any(|name| name == unique_name))
 }
 
-/// A pod's own volume that is attached: of a plugin whose place a driver took, or such a disk.
+/// A pod's own volume that is attached: of a plugin whose place a driver took, such a disk, or of a
+/// FlexVolume driver.
 pub fn own(volume: &PodVolume, namespace: &str) -> Option<Volume> {
     let old = migration::inline(volume, namespace).ok().flatten();
     old.or_else(|| network_disk::inline(volume))
+        .or_else(|| flex::inline(volume))
 }

@@ -83,13 +83,17 @@ impl Programs {
         self.lock().insert(driver.to_owned(), (stamp, capabilities));
     }
 
-    /// Watches the folder and those of the drivers in it, from when there is one. As the kubelet does,
-    /// it makes the folder if it can. Tells at once, and again whenever something may have come or changed.
-    pub async fn watch(&self, came: impl Fn()) {
+    /// Makes the folder, if it can be made and isn't there.
+    pub fn make(&self) {
         if let Err(error) = std::fs::create_dir_all(&self.folder) {
             let folder = self.folder.display();
             warn!(%folder, %error, "could not make the FlexVolume drivers' folder");
         }
+    }
+
+    /// Watches the folder and those of the drivers in it, from when there is one. Tells at once, and again
+    /// whenever something may have come or changed.
+    pub async fn watch(&self, came: impl Fn()) {
         loop {
             let watched = async {
                 appears(&self.folder).await?;

@@ -37,8 +37,9 @@ impl Programs {
         lock(&self.waiting).insert(pod.clone());
     }
 
-    /// Wakes pods whose drivers may have come, for ever.
+    /// Wakes pods whose drivers may have come, for ever. As the kubelet does, it makes the folder if it can.
     pub(super) async fn watch(&self) {
+        self.folder.make();
         let wake = || {
             for pod in std::mem::take(&mut *lock(&self.waiting)) {
                 self.pods.add(pod);
