@@ -39,6 +39,10 @@ pub fn unique_name_of(volume: &Volume) -> Option<String> {
 /// Driver and volume of a unique name; none if it is of another plugin.
 pub fn parts(unique_name: &str) -> Option<(&str, &str)> {
     let (driver, volume) = unique_name.rsplit_once('/')?;
+    // Nearly all names are of other plugins.
+    if driver.starts_with(KUBERNETES) {
+        return None;
+    }
     program(driver)?;
     let plain = !volume.is_empty() && !volume.starts_with('.');
     plain.then_some((driver, volume))

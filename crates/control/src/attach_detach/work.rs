@@ -335,17 +335,22 @@ impl AttachDetach {
     /// The disks that a node reaches by itself, and was told of or is to be.
     fn words(&self, name: &str, node: Option<&Node>) -> Vec<Standing> {
         let mut disks = node.map(by_word::on_node).unwrap_or_default();
-        let memory = self.memory.lock();
-        let granted = memory.granted.iter().filter(|(_, to)| to == name);
-        disks.extend(granted.map(|(disk, _)| disk.clone()));
-        drop(memory);
+        let granted = self.memory.granted_to(name);
+        disks.extend(granted.iter().cloned());
         disks.sort();
         disks.dedup();
         let mut words = Vec::new();
         for disk in disks {
-            let attachment = by_word::standing(&disk, name);
             let wishes = self.known.unit(&disk).wishes;
             let wanted = wishes.iter().any(|wish| wish.pod.spec.node_name == name);
+            let told = node.is_some_and(|node| by_word::is_told(node, &disk));
+            let has_it = told || granted.contains(&disk);
+            if wanted && !has_it {
+                // It waits.
+                continue;
+            }
+            let mut attachment = by_word::standing(&disk, name);
+            attachment.status.attached = has_it;
             let waited = self.memory.unwanted_for(&attachment.metadata.uid, wanted);
             let limit = self.config.force_detach_after;
             words.push(Standing {

@@ -233,7 +233,11 @@ impl Known {
     /// its list along, and its pods may still run.
     fn words_for(&self, unique: &str, wishes: &[Wish]) -> Vec<Arc<VolumeAttachment>> {
         let nodes = self.nodes_by_disk.get(unique).into_iter();
-        let holders = nodes.filter(|node| by_word::holds(node, unique));
+        let wanted = |node: &Node| {
+            let mut wishes = wishes.iter();
+            wishes.any(|wish| wish.pod.spec.node_name == node.metadata.name)
+        };
+        let holders = nodes.filter(|node| by_word::holds(node, unique, wanted(node)));
         let holders = holders.map(|node| node.metadata.name.clone());
         let pods = wishes.iter().map(|wish| wish.pod.spec.node_name.clone());
         let lost = pods.filter(|node| self.nodes.named(node).is_none());
