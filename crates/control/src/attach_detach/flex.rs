@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, fmt};
 
 use futures::future::BoxFuture;
 use orlop_model::{
-    Key, Meta, Node, Volume, VolumeAttachment, flex, node::AttachedVolume, well_known,
+    Key, Meta, Node, ObjectRef, Volume, VolumeAttachment, flex, node::AttachedVolume, well_known,
 };
 use sha2::{Digest, Sha256};
 
@@ -143,7 +143,7 @@ pub fn used(node: &Node) -> impl Iterator<Item = &String> {
 /// What a driver is told for a pod's wish.
 pub fn options(wish: &Wish) -> Option<String> {
     let source = wish.volume.spec.flex_volume.as_ref()?;
-    let owner = wish.volume.spec.claim_ref.as_ref().map(|owner| owner.key());
+    let owner = wish.volume.spec.claim_ref.as_ref().map(ObjectRef::key);
     // A volume says nothing of it; who uses it does.
     let read_only = match wish.inline {
         true => source.read_only,

@@ -1,6 +1,6 @@
 //! FlexVolumes' attacher: one turn of one attachment, and the driver's call in it.
 
-use orlop_model::{Kind, VolumeAttachment, flex as names, well_known};
+use orlop_model::{Kind, VolumeAttachment, attachment::VolumeError, flex as names, well_known};
 use orlop_runtime::{ApiError, Outcome, Patch, letting_go, with_finalizer};
 use serde_json::{Value, json};
 use tracing::{info, warn};
@@ -10,6 +10,17 @@ use crate::{
     attach_detach::flex::{self, Call, Step},
     turn,
 };
+
+/// A longer message the API server refuses, and with it what it is about.
+const LONGEST: usize = 1024;
+
+fn shortened(message: &str) -> &str {
+    let mut end = message.len().min(LONGEST);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    &message[..end]
+}
 
 impl AttachDetach {
     pub(super) async fn flex_turn(&self, flex: &Flex, name: String) -> Outcome {
@@ -153,8 +164,12 @@ impl AttachDetach {
         what: &str,
         error: &str,
     ) -> Result<Outcome, ApiError> {
-        let time = self.clock.now().to_string();
-        let status = json!({what: {"time": time, "message": error}});
+        let told = VolumeError {
+            time: Some(self.clock.now_seconds()),
+            message: shortened(error).to_owned(),
+            error_code: None,
+        };
+        let status = json!({what: told});
         match self.say(attachment, status).await {
             Ok(told) => self.known.attachments.absorb(told),
             Err(error) if error.is_not_found() => {}
@@ -175,5 +190,18 @@ impl AttachDetach {
         }));
         let key = attachment.key();
         self.cluster.patch_status(&key, &patch).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_as_long_as_the_api_server_takes_it() {
+        assert_eq!(shortened("no such disk"), "no such disk");
+        assert_eq!(shortened(&"x".repeat(2000)).len(), LONGEST);
+        let wide = shortened(&"€".repeat(2000)).len();
+        assert_eq!(wide, LONGEST - 1);
     }
 }
