@@ -172,6 +172,27 @@ async fn a_volume_whose_attach_failed_is_detached_before_it_goes_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_volume_that_is_wanted_again_is_attached_at_once() {
+    let (stage, drivers) = stage().await;
+    drivers.is("attach", Mood::Fails);
+    stage.bound("a", disk()).await;
+    stage.pod("p", "a", "n1").await;
+    stage
+        .until_said("p", "FailedAttachVolume", "no such disk")
+        .await;
+    // It stays on record, since the node says that it uses it.
+    stage.uses("n1", &[A]).await;
+    stage.delete_pod("p").await;
+    stage.an_hour_later().await;
+    drivers.is("attach", Mood::Well);
+    stage.an_hour_later().await;
+    assert_eq!(drivers.attached(), [""; 0], "nobody wants it");
+    stage.pod("q", "a", "n1").await;
+    let told = tokio::time::timeout(Duration::from_secs(20), stage.until_told("n1", &[A]));
+    assert!(told.await.is_ok(), "{:?}", drivers.calls());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_flex_volume_for_one_node_is_never_on_two() {
     let (stage, drivers) = stage().await;
     stage.bound("a", disk()).await;
