@@ -129,7 +129,9 @@ impl Programs {
                 }
             });
         };
-        for folder in std::fs::read_dir(&self.folder)?.flatten() {
+        // One that is gone by now tells so itself.
+        let found = std::fs::read_dir(&self.folder).into_iter().flatten();
+        for folder in found.flatten() {
             follow(&mut folders, folder.path());
         }
         something_came();
