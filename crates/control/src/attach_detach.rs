@@ -10,6 +10,8 @@
 //! Disks over iSCSI and Fibre Channel are attached by nobody, but kubelets wait to be told of them:
 //! for these a node's list is all there is ([`by_word`]).
 //!
+//! Of FlexVolumes it is the attacher as well, and calls their drivers itself ([`flex`]).
+//!
 //! The handshake with the node: the node writes *in use* and then reads *attached*; this
 //! role takes a volume out of *attached* and then reads *in use*. Whoever is second sees
 //! the other's word, so a volume is never detached under a mount.
@@ -19,12 +21,13 @@
 //! detach what a node uses, however long it takes, unless an administrator says that the
 //! node is off, or asked for [`Config::force_detach_after`].
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 pub mod actual;
 pub mod by_word;
 pub mod decide;
 pub mod desired;
+pub mod flex;
 mod metrics;
 mod work;
 
@@ -46,4 +49,6 @@ pub struct Config {
     /// ready, says that it uses it; never if `None`. A node that is only out of reach may
     /// still write.
     pub force_detach_after: Option<Duration>,
+    /// The FlexVolume drivers that are called; without, such volumes are nobody's.
+    pub flex: Option<Arc<dyn flex::FlexDrivers>>,
 }

@@ -16,6 +16,7 @@ pub mod durable;
 pub mod extents;
 pub mod filesystem;
 pub mod filesystem_unit;
+pub mod flex;
 pub mod folder;
 pub mod folder_watch;
 pub mod foreign;

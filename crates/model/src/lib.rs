@@ -14,6 +14,7 @@ pub mod claim;
 pub mod class;
 pub mod driver;
 pub mod event;
+pub mod flex;
 pub mod grant;
 pub mod group_snapshot;
 pub mod kind;

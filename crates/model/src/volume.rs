@@ -8,6 +8,7 @@ use crate::{
     access::{AccessMode, VolumeMode},
     claim::Claim,
     class::ReclaimPolicy,
+    flex,
     kind::kind,
     meta::{Meta, ObjectRef},
     migration::{
@@ -305,11 +306,12 @@ impl Volume {
     }
 
     /// The name by which attach-detach and the node talk of this volume, if it is one that is
-    /// attached: a CSI driver has it, in its own name or in the place of a plugin, or it is a disk
-    /// that the node reaches by itself.
+    /// attached: a CSI driver has it, in its own name or in the place of a plugin, or a FlexVolume
+    /// driver, or it is a disk that the node reaches by itself.
     pub fn unique_name(&self) -> Option<String> {
         let Some(csi) = migration::source(self) else {
-            return network_disk::unique_name(&self.spec);
+            let disk = network_disk::unique_name(&self.spec);
+            return disk.or_else(|| flex::unique_name_of(self));
         };
         Some(well_known::unique_volume_name(
             &csi.driver,

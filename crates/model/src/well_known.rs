@@ -49,6 +49,16 @@ pub const CONTROLLER_MANAGED_ATTACH: &str =
     "volumes.kubernetes.io/controller-managed-attach-detach";
 /// VolumeAttachment: the CSI node id at the time of attaching, for detaching when the node is gone.
 pub const ATTACHMENT_NODE_ID: &str = "csi.alpha.kubernetes.io/node-id";
+/// The attacher of FlexVolume's volumes in VolumeAttachments: attach-detach itself.
+pub const FLEX_ATTACHER: &str = "flexvolume.attach-detach.orlop.dev";
+/// VolumeAttachment of a FlexVolume: its unique name, `VENDOR/DRIVER/VOLUME`.
+pub const FLEX_VOLUME: &str = "attach-detach.orlop.dev/flexvolume";
+/// VolumeAttachment finalizer: the FlexVolume's driver may have it attached.
+pub const FLEX_ATTACHED: &str = "attach-detach.orlop.dev/flexvolume-attached";
+/// VolumeAttachment of a FlexVolume: where its device is, among the attachment's metadata.
+pub const FLEX_DEVICE: &str = "devicePath";
+/// Node: it attaches FlexVolumes itself, whoever attaches its other volumes.
+pub const ATTACHES_FLEX: &str = "node.orlop.dev/attaches-flexvolumes";
 /// Volume attribute: who provisioned, for the driver's information.
 pub const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
 

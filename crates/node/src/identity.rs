@@ -270,8 +270,11 @@ fn read(path: &str) -> String {
         .to_owned()
 }
 
-/// kube-controller-manager attaches nothing to a node without it.
+/// Attach-detach attaches nothing to a node without the first; ours leaves FlexVolumes to it by the second.
 fn own_annotations() -> BTreeMap<String, String> {
-    let name = well_known::CONTROLLER_MANAGED_ATTACH.to_owned();
-    BTreeMap::from([(name, "true".to_owned())])
+    let names = [
+        well_known::CONTROLLER_MANAGED_ATTACH,
+        well_known::ATTACHES_FLEX,
+    ];
+    BTreeMap::from(names.map(|name| (name.to_owned(), "true".to_owned())))
 }

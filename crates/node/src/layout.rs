@@ -102,16 +102,6 @@ impl Layout {
             .join(volume)
     }
 
-    /// A FlexVolume driver's name as folders have it, `vendor~driver`; none if it can't be one.
-    pub(crate) fn flex_name(driver: &str) -> Option<String> {
-        let parts: Vec<&str> = driver.split('/').collect();
-        let plain = |part: &&str| {
-            Self::is_safe(part) && !part.starts_with('.') && !part.contains('~') && part.len() < 256
-        };
-        let fits = parts.len() <= 2 && parts.iter().all(plain) && parts[0] != "kubernetes.io";
-        fits.then(|| parts.join("~"))
-    }
-
     /// A FlexVolume driver's folder, for what is its own and no pod's.
     pub(crate) fn flex(&self, driver: &str) -> PathBuf {
         self.plugins().join("kubernetes.io/flexvolume").join(driver)
@@ -350,18 +340,6 @@ mod tests {
                 "/var/lib/kubelet/plugins/kubernetes.io/flexvolume/example.org/disk/mounts/data"
             )
         );
-        for (driver, name) in [
-            ("example.org/disk", Some("example.org~disk")),
-            ("disk", Some("disk")),
-            ("a/b/c", None),
-            ("../disk", None),
-            ("a~b/disk", None),
-            ("a/.disk", None),
-            ("kubernetes.io/csi", None),
-            ("", None),
-        ] {
-            assert_eq!(Layout::flex_name(driver).as_deref(), name, "{driver:?}");
-        }
     }
 
     #[test]

@@ -460,6 +460,10 @@ pub(crate) struct Control {
     /// How many pods' ephemeral volumes are looked at together; kube-controller-manager's flag.
     #[arg(long, default_value_t = 5, value_parser = at_once, value_name = "N")]
     pub(crate) concurrent_ephemeralvolume_syncs: usize,
+    /// Where FlexVolume drivers that attach are on this machine, each as VENDOR~DRIVER/DRIVER;
+    /// kube-controller-manager's flag.
+    #[arg(long, default_value = crate::flex::PLUGIN_DIR, value_name = "DIR")]
+    pub(crate) flex_volume_plugin_dir: PathBuf,
     #[command(flatten)]
     pub(crate) recycler: Recycler,
     #[command(flatten)]

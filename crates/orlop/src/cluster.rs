@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use orlop_control::{
-    attach_detach,
+    attach_detach::{self, FORCE_DETACH_AFTER},
     binder::{self, Scrubbing},
 };
 use orlop_csi::metrics::{Metrics as CallMetrics, Side};
@@ -25,6 +25,7 @@ use crate::{
     controllers::choose_also,
     dropin::Standing,
     endpoint::{self, Endpoint, Health},
+    flex::Drivers,
     nodes,
     up::preflight,
     up::terminated,
@@ -48,15 +49,21 @@ pub(crate) async fn control(args: cli::Control) -> Result<()> {
         controllers,
         disable_force_detach_on_timeout,
         concurrent_ephemeralvolume_syncs,
+        flex_volume_plugin_dir,
         recycler,
         theirs,
     } = args;
     theirs.heed()?;
     let config = binding(&recycler)?;
     let binder = |process: &Process| binder::start_with(process, config.clone());
-    let attach_detach = match disable_force_detach_on_timeout {
-        true => attach_detach::start,
-        false => attach_detach::start_forcing,
+    let attach_detach = |process: &Process| {
+        let force = (!disable_force_detach_on_timeout).then_some(FORCE_DETACH_AFTER);
+        let drivers = Drivers::watched(flex_volume_plugin_dir.clone(), process);
+        let config = attach_detach::Config {
+            force_detach_after: force,
+            flex: Some(drivers),
+        };
+        attach_detach::start_with(process, config);
     };
     let ephemeral = |process: &Process| {
         orlop_control::ephemeral::start_with(process, concurrent_ephemeralvolume_syncs);

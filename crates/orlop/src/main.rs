@@ -11,6 +11,7 @@ mod down;
 mod driver;
 mod dropin;
 mod endpoint;
+mod flex;
 mod identity;
 mod leaks;
 mod life;

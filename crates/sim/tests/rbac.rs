@@ -204,6 +204,21 @@ fn every_call_of_a_role_is_granted_to_it() {
     }
 }
 
+/// The simulation has no FlexVolumes, of which attach-detach is the attacher.
+#[test]
+fn attach_detach_may_say_what_became_of_flex_volumes() {
+    let rules = Rules::of("control");
+    for resource in ["volumeattachments", "volumeattachments/status"] {
+        let ask = Ask {
+            verb: "patch",
+            group: "storage.k8s.io".to_owned(),
+            resource: resource.to_owned(),
+            namespace: None,
+        };
+        assert!(rules.grant(&ask), "{resource}");
+    }
+}
+
 #[test]
 fn nothing_is_granted_wholesale_and_no_role_can_list_secrets() {
     for role in [

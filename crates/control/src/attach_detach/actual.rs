@@ -3,6 +3,8 @@
 use orlop_model::{CsiNode, Node, VolumeAttachment, network_disk, volume::CsiSource, well_known};
 use sha2::{Digest, Sha256};
 
+use super::flex;
+
 const CSI_PREFIX: &str = "kubernetes.io/csi/";
 
 /// The name of the attachment of a volume to a node, by which its maker finds it again.
@@ -29,6 +31,9 @@ pub fn is_managed(node: &Node) -> bool {
 
 /// Whether this controller made the attachment. Others' are left alone.
 pub fn is_ours(attachment: &VolumeAttachment, csi: Option<&CsiSource>) -> bool {
+    if attachment.spec.attacher == well_known::FLEX_ATTACHER {
+        return flex::is_ours(attachment);
+    }
     let name = &attachment.metadata.name;
     let spec = &attachment.spec;
     match csi {

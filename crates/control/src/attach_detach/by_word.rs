@@ -3,7 +3,7 @@
 //! stands is shown to the decisions as if there were.
 
 use orlop_model::{
-    Key, Meta, Node, Volume, VolumeAttachment, attachment::AttachmentStatus, migration,
+    Key, Meta, Node, Volume, VolumeAttachment, attachment::AttachmentStatus, flex, migration,
     network_disk, pod::PodVolume,
 };
 
@@ -45,18 +45,24 @@ pub fn on_node(node: &Node) -> Vec<String> {
     disks
 }
 
-/// Whether a node may have a disk. What one says to use that is off doesn't count.
-pub fn holds(node: &Node, unique_name: &str) -> bool {
-    let status = &node.status;
-    status
-        .volumes_attached
-        .iter()
-        .any(|v| v.name == unique_name)
-        || (!actual::is_off(node) && status.volumes_in_use.iter().any(|name| name == unique_name))
+/// Whether a node was told to have a disk.
+pub fn is_told(node: &Node, unique_name: &str) -> bool {
+    let mut told = node.status.volumes_attached.iter();
+    told.any(|volume| volume.name == unique_name)
 }
 
-/// A pod's own volume that is attached: of a plugin whose place a driver took, or such a disk.
+/// Whether a node may have a disk. One that uses it without having been told only waits for it, if a pod
+/// there wants it: kubelets say so first. What one says to use that is off doesn't count.
+pub fn holds(node: &Node, unique_name: &str, wanted: bool) -> bool {
+    let counts = !wanted && !actual::is_off(node);
+    let mut used = node.status.volumes_in_use.iter();
+    is_told(node, unique_name) || (counts && used.any(|name| name == unique_name))
+}
+
+/// A pod's own volume that is attached: of a plugin whose place a driver took, such a disk, or of a
+/// FlexVolume driver.
 pub fn own(volume: &PodVolume, namespace: &str) -> Option<Volume> {
     let old = migration::inline(volume, namespace).ok().flatten();
     old.or_else(|| network_disk::inline(volume))
+        .or_else(|| flex::inline(volume))
 }

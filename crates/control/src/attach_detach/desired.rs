@@ -8,7 +8,7 @@ use orlop_model::{
     meta::{Key, Meta},
 };
 
-use super::actual;
+use super::{actual, flex};
 
 /// A pod that wants a volume on its node.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,8 +27,12 @@ pub type Wishes = BTreeMap<String, Vec<Wish>>;
 impl Wish {
     /// The attachment that grants it.
     pub fn attachment(&self) -> Option<VolumeAttachment> {
-        let csi = self.volume.spec.csi.as_ref()?;
         let node = &self.pod.spec.node_name;
+        if self.volume.spec.flex_volume.is_some() {
+            let object = (!self.inline).then_some(&*self.volume.metadata.name);
+            return Some(flex::record(&self.volume.unique_name()?, node, object));
+        }
+        let csi = self.volume.spec.csi.as_ref()?;
         let name = actual::attachment_name(&csi.driver, &csi.volume_handle, node);
         let mut made = VolumeAttachment {
             metadata: Meta::named(&Key::cluster(name)),

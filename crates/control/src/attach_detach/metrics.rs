@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use orlop_model::{Pod, Volume, VolumeAttachment, migration, network_disk};
+use orlop_model::{Pod, Volume, VolumeAttachment, flex as names, migration, network_disk};
 use orlop_runtime::{Change, Clock, Process};
 use prometheus_client::{
     collector::Collector,
@@ -16,7 +16,12 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use super::{actual, by_word, decide::Force, work::Known};
+use super::{
+    actual, by_word,
+    decide::Force,
+    flex,
+    work::{Flex, Known},
+};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
@@ -112,7 +117,7 @@ fn ended(change: &Change<'_, VolumeAttachment>) -> Option<(&'static str, &'stati
 }
 
 impl Metrics {
-    pub(super) fn register(process: &Process, known: &Known) -> Self {
+    pub(super) fn register(process: &Process, known: &Known, flex: Option<&Flex>) -> Self {
         let metrics = Self {
             forced: Family::default(),
             took: Family::new_with_constructor(seconds),
@@ -131,6 +136,7 @@ impl Metrics {
         );
         registry.register_collector(Box::new(Standings {
             known: known.clone(),
+            flex: flex.cloned(),
             clock: process.clock,
         }));
         metrics
@@ -145,7 +151,7 @@ impl Metrics {
             && let Some(since) = begun.remove(uid)
         {
             let ended = Ended {
-                volume_plugin: plugin(&attachment.spec.attacher),
+                volume_plugin: plugin_of_attachment(attachment),
                 operation_name,
                 status,
                 migrated: if migrated { "true" } else { "false" },
@@ -185,6 +191,7 @@ fn was_leaving(change: &Change<'_, VolumeAttachment>) -> bool {
 /// What is counted when it is asked for.
 struct Standings {
     known: Known,
+    flex: Option<Flex>,
     clock: Clock,
 }
 
@@ -198,15 +205,37 @@ fn plugin(driver: &str) -> String {
     format!("kubernetes.io/csi:{driver}")
 }
 
-/// The plugin of a volume that is attached.
-fn plugin_of(volume: &Volume) -> Option<String> {
-    match migration::source(volume) {
-        Some(csi) => Some(plugin(&csi.driver)),
-        None => network_disk::plugin(&volume.unique_name()?).map(str::to_owned),
+/// FlexVolume's drivers are plugins of their own.
+fn plugin_of_attachment(attachment: &VolumeAttachment) -> String {
+    let flex = flex::unique_name(attachment).and_then(names::parts);
+    match flex {
+        Some((driver, _)) => driver.to_owned(),
+        None => plugin(&attachment.spec.attacher),
     }
 }
 
 impl Standings {
+    /// The plugin of a volume that is attached.
+    fn plugin_of(&self, volume: &Volume) -> Option<String> {
+        match migration::source(volume) {
+            Some(csi) => Some(plugin(&csi.driver)),
+            None => self
+                .plugin_without_driver(&volume.unique_name()?)
+                .map(str::to_owned),
+        }
+    }
+
+    /// The plugin of storage that no CSI driver has. Of FlexVolume's drivers those count that attach.
+    fn plugin_without_driver<'n>(&self, unique: &'n str) -> Option<&'n str> {
+        let flex = names::parts(unique).map(|(driver, _)| driver);
+        let served = |driver: &&str| {
+            let flex = self.flex.as_ref();
+            flex.is_some_and(|flex| flex.is_known_to_attach(driver))
+        };
+        let disk = || network_disk::plugin(unique);
+        flex.filter(served).or_else(disk)
+    }
+
     /// The plugins of a pod's volumes, one for each volume.
     fn plugins(&self, pod: &Pod) -> Vec<String> {
         let namespace = &pod.metadata.namespace;
@@ -214,11 +243,11 @@ impl Standings {
             let claim = self.known.claims.get(&key)?;
             let volume = self.known.volumes.named(&claim.spec.volume_name)?;
             let bound = super::desired::is_bound(&claim, &volume);
-            bound.then(|| plugin_of(&volume))?
+            bound.then(|| self.plugin_of(&volume))?
         });
         let own = pod.spec.volumes.iter().filter_map(|volume| {
             let own = volume.csi.as_ref().map(|csi| plugin(&csi.driver));
-            own.or_else(|| plugin_of(&by_word::own(volume, namespace)?))
+            own.or_else(|| self.plugin_of(&by_word::own(volume, namespace)?))
         });
         claimed.chain(own).collect()
     }
@@ -247,7 +276,7 @@ impl Standings {
         for unique in self.known.all() {
             let (plugin_name, attachable) = match actual::parts(&unique) {
                 Some((driver, _)) => (plugin(driver), self.known.is_attachable(driver)),
-                None => match network_disk::plugin(&unique) {
+                None => match self.plugin_without_driver(&unique) {
                     Some(plugin) => (plugin.to_owned(), true),
                     None => continue,
                 },
@@ -264,7 +293,7 @@ impl Standings {
         }
         for attachment in self.known.attachments.in_any_order() {
             let state = State {
-                plugin_name: plugin(&attachment.spec.attacher),
+                plugin_name: plugin_of_attachment(&attachment),
                 state: "actual_state_of_world",
             };
             *counts.entry(state).or_default() += 1;

@@ -31,6 +31,7 @@ use super::{
     },
     desired::{self, Wish},
 };
+mod flex;
 mod news;
 
 use crate::{

@@ -5,22 +5,25 @@ use std::sync::Arc;
 use futures::future::join_all;
 use orlop_model::{Key, Kind, Node, Pod, Volume, VolumeAttachment, node::AttachedVolume};
 use orlop_runtime::{
-    ApiError, Change, Cluster, EventType, Outcome, Patch, Process, Queue, Recorder, work,
+    ApiError, Change, Clock, Cluster, EventType, Outcome, Patch, Process, Queue, Recorder, work,
 };
 use serde_json::json;
 use tokio::sync::Semaphore;
 
 mod ask;
+mod flex;
 mod give_back;
 mod known;
 mod memory;
 
+pub(super) use flex::Flex;
 pub(super) use known::Known;
 use memory::Memory;
 
 use super::{
     COMPONENT, Config, FORCE_DETACH_AFTER, actual, by_word,
     decide::{NodeView, Standing, decide_node},
+    flex::is_left_alone,
     metrics::Metrics,
 };
 use crate::{Evidence, turn};
@@ -40,6 +43,8 @@ struct AttachDetach {
     node_queue: Queue<String>,
     known: Known,
     memory: Arc<Memory>,
+    clock: Clock,
+    flex: Option<Flex>,
     lane: Arc<Semaphore>,
 }
 
@@ -51,23 +56,30 @@ pub fn start(process: &Process) {
 /// Starts attach-detach as kube-controller-manager's is by default: it detaches under a node
 /// that hasn't been ready for long.
 pub fn start_forcing(process: &Process) {
-    let force_detach_after = Some(FORCE_DETACH_AFTER);
-    start_with(process, Config { force_detach_after });
+    let config = Config {
+        force_detach_after: Some(FORCE_DETACH_AFTER),
+        ..Config::default()
+    };
+    start_with(process, config);
 }
 
 /// Starts attach-detach, as it is chosen.
 pub fn start_with(process: &Process, config: Config) {
     let known = Known::new(process);
     let queue = |name| Queue::new(turn::backoff()).measured(&process.metrics, name);
+    let flex = config.flex.clone();
+    let flex = flex.map(|drivers| Flex::new(process, drivers));
     let role = AttachDetach {
         config,
         cluster: process.cluster.clone(),
         recorder: process.recorder(COMPONENT),
-        metrics: Metrics::register(process, &known),
+        metrics: Metrics::register(process, &known, flex.as_ref()),
         volume_queue: queue("attach_detach_attach"),
         node_queue: queue("attach_detach_detach"),
         known,
         memory: Arc::default(),
+        clock: process.clock,
+        flex,
         lane: Arc::new(Semaphore::new(AT_ONCE)),
     };
     process.spawn("attach-detach", role.run());
@@ -81,6 +93,7 @@ impl AttachDetach {
         futures::join!(
             work(volumes, AT_ONCE, |name| self.volume_turn(name)),
             work(nodes, AT_ONCE, |name| self.node_turn(name)),
+            self.serve_flex(),
         );
     }
 
@@ -136,6 +149,9 @@ impl AttachDetach {
     fn attachment_changed(&self, change: &Change<'_, VolumeAttachment>) {
         let migrated = self.known.is_migrated(change.object());
         self.metrics.attachment_changed(change, migrated);
+        if let Some(flex) = &self.flex {
+            flex.attachment_changed(change);
+        }
         let attachment = change.object();
         let (uid, node) = (&attachment.metadata.uid, &attachment.spec.node_name);
         let gone = matches!(change, Change::Deleted(_));
@@ -183,6 +199,8 @@ impl AttachDetach {
             Change::Applied { old, .. } => *old,
             Change::Deleted(_) => None,
         };
+        // Whose volumes we attach: all, and FlexVolumes.
+        let is_ours = |node| (actual::is_managed(node), is_left_alone(node));
         if let Some(old) = old {
             // Heartbeats are none of our business.
             let same = old.status.volumes_in_use == node.status.volumes_in_use
@@ -190,7 +208,7 @@ impl AttachDetach {
                 && old.spec.taints == node.spec.taints
                 && old.metadata.uid == node.metadata.uid
                 && old.is_ready() == node.is_ready()
-                && actual::is_managed(old) == actual::is_managed(node);
+                && is_ours(old) == is_ours(node);
             if same {
                 return;
             }
@@ -208,7 +226,8 @@ impl AttachDetach {
         for disk in gone.into_iter().filter(|disk| !now.contains(disk)) {
             self.volume_queue.add(disk);
         }
-        let taken_over = old.is_none_or(|old| actual::is_managed(old) != actual::is_managed(node));
+        self.flex_used(old.map(|old| &**old), node);
+        let taken_over = old.is_none_or(|old| is_ours(old) != is_ours(node));
         if taken_over {
             for pod in self.known.pods_by_node.get(name) {
                 self.wake_volumes_of(&pod);
@@ -225,6 +244,9 @@ impl AttachDetach {
     async fn settle_node(&self, name: &str) -> Result<Outcome, ApiError> {
         self.clear_doubts(name).await?;
         let node = self.known.nodes.named(name);
+        if let Some(node) = node.as_ref().filter(|node| actual::is_managed(node)) {
+            self.adopt(node).await?;
+        }
         let view = self.node_view(name, node.clone(), Evidence::Cached);
         let decision = decide_node(&view);
         if decision.more_to_come
@@ -280,14 +302,14 @@ impl AttachDetach {
         let mut standings = Vec::new();
         for attachment in self.known.attachments_by_node.get(name) {
             let csi = self.known.source_of(&attachment);
-            if !actual::is_ours(&attachment, csi.as_ref()) {
+            if !actual::is_ours(&attachment, csi.as_ref()) || !self.is_served(&attachment) {
                 continue;
             }
             let unique = self.known.storage(&attachment);
             let uid = &attachment.metadata.uid;
             let wanted = unique.as_ref().is_some_and(|unique| {
                 let wishes = self.known.unit(unique).wishes;
-                self.known.is_attachable(&attachment.spec.attacher)
+                self.is_attachable(unique)
                     && wishes.iter().any(|wish| wish.pod.spec.node_name == name)
             });
             let given_back = self.memory.lock().given_back.contains_key(uid);
@@ -314,17 +336,22 @@ impl AttachDetach {
     /// The disks that a node reaches by itself, and was told of or is to be.
     fn words(&self, name: &str, node: Option<&Node>) -> Vec<Standing> {
         let mut disks = node.map(by_word::on_node).unwrap_or_default();
-        let memory = self.memory.lock();
-        let granted = memory.granted.iter().filter(|(_, to)| to == name);
-        disks.extend(granted.map(|(disk, _)| disk.clone()));
-        drop(memory);
+        let granted = self.memory.granted_to(name);
+        disks.extend(granted.iter().cloned());
         disks.sort();
         disks.dedup();
         let mut words = Vec::new();
         for disk in disks {
-            let attachment = by_word::standing(&disk, name);
             let wishes = self.known.unit(&disk).wishes;
             let wanted = wishes.iter().any(|wish| wish.pod.spec.node_name == name);
+            let told = node.is_some_and(|node| by_word::is_told(node, &disk));
+            let has_it = told || granted.contains(&disk);
+            if wanted && !has_it {
+                // It waits.
+                continue;
+            }
+            let mut attachment = by_word::standing(&disk, name);
+            attachment.status.attached = has_it;
             let waited = self.memory.unwanted_for(&attachment.metadata.uid, wanted);
             let limit = self.config.force_detach_after;
             words.push(Standing {

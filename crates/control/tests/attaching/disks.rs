@@ -58,6 +58,24 @@ async fn a_disk_for_one_node_is_told_to_one_and_to_the_next_when_that_has_let_go
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kubelet_that_waits_for_a_disk_does_not_have_it_yet() {
+    let stage = stage().await;
+    stage.bound("a", iscsi()).await;
+    // Kubelets say that they use a volume as soon as they wait for it.
+    stage.uses("n1", &[ISCSI]).await;
+    stage.pod("p", "a", "n1").await;
+    stage.until_told("n1", &[ISCSI]).await;
+    stage.pod("q", "a", "n2").await;
+    stage.uses("n2", &[ISCSI]).await;
+    stage.an_hour_later().await;
+    assert!(stage.told("n2").is_empty(), "{:?}", stage.told("n2"));
+    stage.delete_pod("p").await;
+    stage.uses("n1", &[]).await;
+    stage.until_told("n2", &[ISCSI]).await;
+    stage.until_told("n1", &[]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_pods_that_want_one_disk_at_once_do_not_both_get_it() {
     let stage = Stage::bare(Duration::from_millis(50)).await;
     stage.node("n1").await;

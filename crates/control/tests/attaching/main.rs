@@ -4,6 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on says where")]
 
 mod disks;
+mod flex;
+mod flex_crashes;
+mod flex_drivers;
 mod lanes;
 mod stage;
 mod stories;

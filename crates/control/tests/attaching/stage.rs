@@ -16,6 +16,7 @@ use orlop_apiserver::{ApiServer, ApiService, Config, Storage};
 use orlop_control::attach_detach;
 use orlop_model::{
     Claim, CsiDriver, CsiNode, Event, Key, Kind, Node, Pod, Volume, VolumeAttachment,
+    well_known::FLEX_ATTACHER,
 };
 use orlop_runtime::{Cache, Clock, Cluster, Patch, Preconditions, Process};
 use serde_json::{Value, json};
@@ -78,7 +79,7 @@ impl Service<Request<Body>> for Slow {
 }
 
 pub(crate) struct Stage {
-    _server: ApiServer,
+    pub(crate) server: ApiServer,
     /// Where the attacher and the test look.
     process: Process,
     role: Mutex<Option<Process>>,
@@ -108,7 +109,7 @@ impl Stage {
                 sent: Arc::default(),
             },
             cluster: process.cluster.clone(),
-            _server: server,
+            server,
             process,
             role: Mutex::default(),
         };
@@ -126,8 +127,13 @@ impl Stage {
     }
 
     pub(crate) fn start(&self, config: attach_detach::Config) {
-        let start = Timestamp::from_second(1_767_225_600).unwrap();
         let client = kube::Client::new(self.slow.clone(), "default");
+        self.start_by(client, config);
+    }
+
+    /// As [`Stage::start`], by a way of the test's own to the API server.
+    pub(crate) fn start_by(&self, client: kube::Client, config: attach_detach::Config) {
+        let start = Timestamp::from_second(1_767_225_600).unwrap();
         let process = Process::new(client, Clock::simulated(start));
         attach_detach::start_with(&process, config);
         *self.role.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
@@ -284,6 +290,9 @@ impl Stage {
                 let Some(seen) = attachments.get(&key) else {
                     continue;
                 };
+                if seen.spec.attacher == FLEX_ATTACHER {
+                    continue;
+                }
                 if seen.metadata.is_deleting() {
                     let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
                     let _ = cluster.patch::<VolumeAttachment>(&key, &free).await;
@@ -329,6 +338,14 @@ impl Stage {
             || format!("{:?}", self.attached()),
         )
         .await;
+    }
+
+    /// Waits until nothing is attached on record.
+    pub(crate) async fn until_none_attached(&self) {
+        let all = self.cache::<VolumeAttachment>();
+        all.synced().await;
+        self.until(|| all.is_empty(), || format!("{:?}", all.all()))
+            .await;
     }
 
     /// Waits until a node is told that it has exactly these.
@@ -388,7 +405,7 @@ pub(crate) fn key(name: &str) -> Key {
 
 /// The node's name for a claim's volume, or the word itself if it is one.
 pub(crate) fn unique(claim: &str) -> String {
-    match claim.starts_with("kubernetes.io/") {
+    match claim.contains('/') {
         true => claim.to_owned(),
         false => format!("kubernetes.io/csi/{DRIVER}^h-{claim}"),
     }

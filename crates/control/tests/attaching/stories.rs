@@ -242,6 +242,7 @@ async fn a_node_that_is_not_ready_is_waited_for_as_long_as_was_asked_for() {
         stage.play_attacher();
         stage.start(attach_detach::Config {
             force_detach_after: Some(FORCE_DETACH_AFTER),
+            ..attach_detach::Config::default()
         });
         stage.node("n1").await;
         stage.node("n2").await;

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
+use orlop_host::flex::{Answer, Capabilities, Found, OUTPUT, Refusal, find, judge, time_for};
 use orlop_host::foreign::{self, ForeignError, Limits, Note};
 use orlop_host::mount::Depth;
 use orlop_host::{MountTable, Place, Restrictions};
@@ -28,7 +29,6 @@ use orlop_runtime::{ApiError, Backoff, Cluster, Queue};
 use tokio::time::timeout;
 use tracing::warn;
 
-use self::answer::{Answer, Capabilities, Refusal};
 pub(crate) use self::calls::Doing;
 use self::calls::{Calls, Purpose};
 use self::options::Options;
@@ -38,17 +38,13 @@ use crate::layout::{Layout, PodUid};
 use crate::words::chain;
 use crate::workers::{ForPods, Hung};
 
-mod answer;
 mod calls;
 mod growth;
 mod options;
 mod programs;
 mod users;
 
-use self::programs::{Found, Programs};
-
-/// How much it may say.
-const OUTPUT: usize = 1 << 20;
+use self::programs::Programs;
 
 /// Why a volume of a driver is not there, or not gone.
 #[derive(Debug, thiserror::Error)]
@@ -238,7 +234,7 @@ impl Flex {
         let program = self.programs.path(name)?;
         let driver = || name.to_owned();
         let path = program.clone();
-        let stamp = match programs::find(&program) {
+        let stamp = match find(&program) {
             Found::Program(stamp) => stamp,
             Found::NotExecutable => {
                 let driver = driver();
@@ -258,12 +254,14 @@ impl Flex {
         };
         let turn = self.turn(name, None);
         let _held = turn.lock().await;
-        driver.capabilities = match self.programs.known(name, stamp) {
+        driver.capabilities = match self.programs.folder.known(name, stamp) {
             Some(known) => known,
             None => {
                 let answer = driver.call("init", &[], &[]).await?;
                 let capabilities = answer.capabilities();
-                self.programs.learn(name, stamp, capabilities.clone());
+                self.programs
+                    .folder
+                    .learn(name, stamp, capabilities.clone());
                 capabilities
             }
         };
@@ -418,7 +416,7 @@ impl Driver<'_> {
         hidden: &[String],
     ) -> Result<Answer, FlexError> {
         let limits = Limits {
-            deadline: calls::time_for(command, self.flex.deadline),
+            deadline: time_for(command, self.flex.deadline),
             output: OUTPUT,
         };
         let volume = (command != "init").then_some(self.purpose.volume);
@@ -430,7 +428,7 @@ impl Driver<'_> {
         let run = foreign::run(&self.program, &all, limits, &note);
         tokio::pin!(run);
         let workers = &self.flex.for_pods.workers;
-        let patience = calls::time_for(command, self.flex.for_pods.patience);
+        let patience = time_for(command, self.flex.for_pods.patience);
         let said = match timeout(patience, &mut run).await {
             Ok(said) => said,
             Err(_) => {
@@ -446,7 +444,7 @@ impl Driver<'_> {
             command,
             source,
         })?;
-        answer::judge(command, &said, hidden).map_err(|source| FlexError::Refused {
+        judge(command, &said, hidden).map_err(|source| FlexError::Refused {
             driver: driver(),
             source,
         })

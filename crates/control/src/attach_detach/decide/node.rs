@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use orlop_model::{Node, VolumeAttachment, node::AttachedVolume};
 
-use super::super::actual;
+use super::super::{actual, flex};
 use crate::Evidence;
 
 /// Everything that a decision about a node's attachments looks at.
@@ -21,6 +21,13 @@ pub struct NodeView {
 }
 
 impl NodeView {
+    /// Whether a name in the node's list is one of ours to keep. Of FlexVolumes those are that are on
+    /// record.
+    fn serves(&self, name: &str) -> bool {
+        let mut standings = self.attachments.iter();
+        actual::is_served(name) || standings.any(|s| s.unique_name.as_deref() == Some(name))
+    }
+
     /// The attachments that stand and that the node hasn't been told of.
     pub fn untold(&self) -> Vec<&str> {
         let told = self
@@ -127,7 +134,8 @@ pub fn decide_node(view: &NodeView) -> NodeDecision {
         return decision;
     };
     let told = &node.status.volumes_attached;
-    attached.extend(told.iter().filter(|v| !actual::is_served(&v.name)).cloned());
+    let others = told.iter().filter(|v| !view.serves(&v.name));
+    attached.extend(others.cloned());
     attached.sort();
     attached.dedup();
     let mut sorted = told.clone();
@@ -170,6 +178,6 @@ fn told(standing: &Standing) -> Option<AttachedVolume> {
     let name = standing.unique_name.clone().filter(|_| attached)?;
     Some(AttachedVolume {
         name,
-        device_path: String::new(),
+        device_path: flex::device(&standing.attachment),
     })
 }

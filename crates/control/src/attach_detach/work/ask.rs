@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use orlop_model::{Key, VolumeAttachment, network_disk};
+use orlop_model::{Key, VolumeAttachment, flex, network_disk};
 use orlop_runtime::{ApiError, EventType, Outcome, Refusal};
 use tracing::{debug, info};
 
@@ -30,10 +30,10 @@ impl AttachDetach {
 
     async fn settle_volume(&self, unique: &str) -> Result<Outcome, ApiError> {
         self.learn_what_was_asked(unique).await?;
-        let parts = actual::parts(unique).map(|(driver, _)| driver);
-        let Some(driver) = parts.or_else(|| network_disk::plugin(unique)) else {
+        if !self.serves(unique) {
+            self.known.forget(unique);
             return Ok(Outcome::Done);
-        };
+        }
         let unit = self.known.unit(unique);
         if unit.wishes.is_empty() && unit.attachments.is_empty() {
             self.known.forget(unique);
@@ -42,7 +42,7 @@ impl AttachDetach {
         }
         let view = VolumeView {
             exclusive: unit.exclusive,
-            attachable: self.known.is_attachable(driver),
+            attachable: self.is_attachable(unique),
             wishes: self.known.grantable(unit.wishes),
             attachments: self.with_granted(unique, unit.attachments),
             rooms: BTreeMap::new(),
@@ -55,7 +55,7 @@ impl AttachDetach {
             }
         }
         let rooms = view.wishes.keys();
-        let rooms = rooms.map(|node| (node.clone(), self.room(node, driver)));
+        let rooms = rooms.map(|node| (node.clone(), self.room(node, unique)));
         let view = VolumeView {
             rooms: rooms.collect(),
             ..view
@@ -66,9 +66,12 @@ impl AttachDetach {
             debug!(storage = unique, node, ?verdict, "decided");
             let wishes = &view.wishes[&node];
             // Others may have asked since for what room there was.
-            let verdict = match (verdict, self.room(&node, driver)) {
+            let verdict = match (verdict, self.room(&node, unique)) {
                 (Verdict::Attach, Room::Full(limit)) => Verdict::Full(limit),
                 (verdict, _) => verdict,
+            };
+            let Some(verdict) = self.as_its_driver_may(unique, &node, verdict) else {
+                continue;
             };
             match &verdict {
                 // A warning that is untrue the next moment helps nobody.
@@ -86,7 +89,7 @@ impl AttachDetach {
                 Verdict::Full(_) | Verdict::NoDriver => {
                     self.memory.is_short(&node, unique);
                     // It may have come free, or registered, in between.
-                    if self.room(&node, driver) == Room::Free {
+                    if self.room(&node, unique) == Room::Free {
                         return Ok(Outcome::Retry);
                     }
                 }
@@ -129,11 +132,17 @@ impl AttachDetach {
         }
     }
 
-    /// Whether the node can bear one more volume of the driver.
-    fn room(&self, node: &str, driver: &str) -> Room {
-        if network_disk::PLUGINS.contains(&driver) {
+    /// Whether some storage is of a kind that is served here.
+    fn serves(&self, unique: &str) -> bool {
+        let flex = self.flex.is_some() && flex::parts(unique).is_some();
+        flex || actual::parts(unique).is_some() || network_disk::plugin(unique).is_some()
+    }
+
+    /// Whether the node can bear one more volume of the driver. Only CSI drivers say how many.
+    fn room(&self, node: &str, unique: &str) -> Room {
+        let Some((driver, _)) = actual::parts(unique) else {
             return Room::Free;
-        }
+        };
         let there = self.known.attachments_by_node.get(node);
         let there = there.iter().filter(|a| a.spec.attacher == driver).count();
         let seen = |name: &str| self.known.attachments.named(name).is_some();

@@ -6,14 +6,15 @@ use std::{
 };
 
 use orlop_model::{
-    Claim, CsiDriver, CsiNode, Node, Pod, Volume, VolumeAttachment, access, matching, migration,
-    network_disk, pod, volume::CsiSource,
+    Claim, CsiDriver, CsiNode, Node, Pod, Volume, VolumeAttachment, access, flex as names,
+    matching, migration, network_disk, pod, volume::CsiSource,
 };
 use orlop_runtime::{Cache, Index, Process};
 
 use super::super::{
     actual, by_word,
     desired::{self, Wish, Wishes},
+    flex,
 };
 
 /// The caches and their indexes.
@@ -34,6 +35,7 @@ pub(in super::super) struct Known {
     attachments_by_inline: Index<VolumeAttachment>,
     pub(super) attachments_by_node: Index<VolumeAttachment>,
     nodes_by_disk: Index<Node>,
+    nodes_by_flex: Index<Node>,
     /// The volumes of each storage that is wanted or attached, by its unique name. More than
     /// one object may name the same storage; an index of all objects would cost far more.
     named: Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>,
@@ -47,14 +49,22 @@ pub(in super::super) struct Unit {
     pub(super) attachments: Vec<Arc<VolumeAttachment>>,
 }
 
+fn told_flex(node: &Node) -> Vec<String> {
+    flex::told(node).map(|volume| volume.name.clone()).collect()
+}
+
 fn volume_of(attachment: &VolumeAttachment) -> Vec<String> {
+    if flex::unique_name(attachment).is_some() {
+        return Vec::new();
+    }
     let name = &attachment.spec.source.persistent_volume_name;
     name.iter().cloned().collect()
 }
 
 fn inline_of(attachment: &VolumeAttachment) -> Vec<String> {
-    let csi = inline_csi(attachment);
-    csi.map(unique).into_iter().collect()
+    let flex = flex::unique_name(attachment).map(str::to_owned);
+    let found = flex.or_else(|| inline_csi(attachment).map(unique));
+    found.into_iter().collect()
 }
 
 fn inline_csi(attachment: &VolumeAttachment) -> Option<&CsiSource> {
@@ -96,6 +106,7 @@ impl Known {
             attachments_by_inline: attachments.index("attach-detach/inline", inline_of),
             attachments_by_node: attachments.index("attach-detach/node", node_of),
             nodes_by_disk: nodes.index("attach-detach/disk", by_word::on_node),
+            nodes_by_flex: nodes.index("attach-detach/flex", told_flex),
             nodes,
             named: Arc::default(),
             pods,
@@ -177,7 +188,8 @@ impl Known {
 
     /// The storage of an attachment, as long as that is known.
     pub(in super::super) fn storage(&self, attachment: &VolumeAttachment) -> Option<String> {
-        self.source_of(attachment).map(|csi| unique(&csi))
+        let flex = flex::unique_name(attachment).map(str::to_owned);
+        flex.or_else(|| Some(unique(&self.source_of(attachment)?)))
     }
 
     /// Whether its driver wants the storage attached at all.
@@ -212,6 +224,7 @@ impl Known {
         if network_disk::plugin(unique).is_some() {
             attachments.extend(self.words_for(unique, &wishes));
         }
+        attachments.extend(self.told_before_us(unique, &attachments));
         attachments.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         attachments.dedup_by(|a, b| a.metadata.name == b.metadata.name);
         let own = wishes.iter().filter(|wish| wish.inline);
@@ -227,7 +240,11 @@ impl Known {
     /// its list along, and its pods may still run.
     fn words_for(&self, unique: &str, wishes: &[Wish]) -> Vec<Arc<VolumeAttachment>> {
         let nodes = self.nodes_by_disk.get(unique).into_iter();
-        let holders = nodes.filter(|node| by_word::holds(node, unique));
+        let wanted = |node: &Node| {
+            let mut wishes = wishes.iter();
+            wishes.any(|wish| wish.pod.spec.node_name == node.metadata.name)
+        };
+        let holders = nodes.filter(|node| by_word::holds(node, unique, wanted(node)));
         let holders = holders.map(|node| node.metadata.name.clone());
         let pods = wishes.iter().map(|wish| wish.pod.spec.node_name.clone());
         let lost = pods.filter(|node| self.nodes.named(node).is_none());
@@ -235,6 +252,33 @@ impl Known {
             .chain(lost)
             .map(|node| Arc::new(by_word::standing(unique, &node)))
             .collect()
+    }
+
+    /// The nodes that somebody before us has told to have a FlexVolume, and that we have no record of.
+    fn told_before_us(
+        &self,
+        unique: &str,
+        records: &[Arc<VolumeAttachment>],
+    ) -> Vec<Arc<VolumeAttachment>> {
+        let nodes = self.nodes_by_flex.get(unique).into_iter();
+        let names = nodes.map(|node| node.metadata.name.clone());
+        names
+            .filter(|node| !records.iter().any(|a| a.spec.node_name == *node))
+            .map(|node| Arc::new(by_word::standing(unique, &node)))
+            .collect()
+    }
+
+    /// Whether there is a record of a FlexVolume on a node.
+    pub(super) fn has_record(&self, unique: &str, node: &str) -> bool {
+        let records = self.attachments_by_inline.get(unique);
+        records.iter().any(|record| record.spec.node_name == node)
+    }
+
+    /// The object of a FlexVolume, unless it is a pod's own.
+    pub(super) fn flex_object(&self, unique: &str) -> Option<String> {
+        let (_, name) = names::parts(unique)?;
+        let volume = self.volumes.named(name)?;
+        (volume.unique_name().as_deref() == Some(unique)).then(|| name.to_owned())
     }
 
     /// The pods that want a volume on a node.
@@ -284,7 +328,10 @@ impl Known {
         let mut by_node = Wishes::new();
         for wish in wishes {
             let node = self.nodes.named(&wish.pod.spec.node_name);
-            if node.is_some_and(|node| actual::is_managed(&node)) {
+            let is_flex = wish.volume.spec.flex_volume.is_some();
+            let ours =
+                |node: &Node| actual::is_managed(node) && !(is_flex && flex::is_left_alone(node));
+            if node.is_some_and(|node| ours(&node)) {
                 let name = wish.pod.spec.node_name.clone();
                 by_node.entry(name).or_default().push(wish);
             }

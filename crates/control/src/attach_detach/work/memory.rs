@@ -78,6 +78,13 @@ impl Memory {
         on_their_way.count()
     }
 
+    /// The disks that a node is about to be told of.
+    pub(super) fn granted_to(&self, node: &str) -> BTreeSet<String> {
+        let inner = self.lock();
+        let granted = inner.granted.iter().filter(|(_, to)| to == node);
+        granted.map(|(disk, _)| disk.clone()).collect()
+    }
+
     /// Whether attachments to a node are being asked for at this moment.
     pub(super) fn is_asking(&self, node: &str) -> bool {
         let inner = self.lock();

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -76,14 +75,5 @@ pub(super) struct Call {
 impl Drop for Call {
     fn drop(&mut self) {
         lock(&self.all.running).remove(&self.name);
-    }
-}
-
-/// How much longer than others a command may take. Devices come when they come.
-pub(super) fn time_for(command: &str, usual: Duration) -> Duration {
-    const TO_ATTACH: u32 = 5;
-    match command {
-        "attach" | "waitforattach" => usual * TO_ATTACH,
-        _ => usual,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use orlop_model::volume::FlexSource;
-use orlop_model::{Key, Pod, Secret};
+use orlop_model::{Key, Pod, Secret, flex};
 use orlop_runtime::Cluster;
 
 use super::{FlexError, FlexVolume};
@@ -18,13 +18,8 @@ impl Options {
         pod: Option<&Pod>,
         secret: &BTreeMap<String, String>,
     ) -> Self {
-        let mut options = BTreeMap::new();
-        let mut tell = |key: &str, value: &str| {
-            options.insert(format!("kubernetes.io/{key}"), value.to_owned());
-        };
-        tell("fsType", &volume.source.fs_type);
-        tell("readwrite", if volume.read_only { "ro" } else { "rw" });
-        tell("pvOrVolumeName", volume.name);
+        let mut more = BTreeMap::new();
+        let mut tell = |key: &str, value: &str| more.insert(key.to_owned(), value.to_owned());
         if let Some(pod) = pod {
             let meta = &pod.metadata;
             tell("pod.name", &meta.name);
@@ -39,9 +34,8 @@ impl Options {
         for (key, value) in secret {
             tell(&format!("secret/{key}"), value);
         }
-        // The volume's own come last, as the kubelet has it.
-        options.extend(volume.source.options.clone());
-        Self(options)
+        let (source, name) = (volume.source, volume.name);
+        Self(flex::options(source, name, volume.read_only, more))
     }
 
     pub(super) fn text(&self) -> String {

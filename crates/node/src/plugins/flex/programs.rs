@@ -1,54 +1,18 @@
-//! The drivers' folder: which programs there are, what they can do, and who waits for one.
+//! The node's drivers: where each is, and which pods wait for one.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Mutex;
 
-use orlop_host::folder_watch::{FolderEvent, FolderWatch};
+use orlop_host::flex;
+use orlop_model::flex::program;
 use orlop_runtime::Queue;
-use tokio::sync::mpsc;
-use tracing::warn;
 
-use super::answer::Capabilities;
 use super::{FlexError, lock};
-use crate::layout::{Layout, PodUid};
-
-/// Which file a program is: one that took its place is asked anew what it can do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
-    inode: u64,
-    size: u64,
-    changed: (i64, i64),
-}
-
-/// What is where a program should be.
-pub(super) enum Found {
-    Program(Stamp),
-    /// Somebody has put it there, and has not finished.
-    NotExecutable,
-    Nothing,
-}
-
-pub(super) fn find(program: &Path) -> Found {
-    match std::fs::metadata(program) {
-        Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => {
-            Found::Program(Stamp {
-                inode: found.ino(),
-                size: found.size(),
-                changed: (found.ctime(), found.ctime_nsec()),
-            })
-        }
-        Ok(_) => Found::NotExecutable,
-        Err(_) => Found::Nothing,
-    }
-}
+use crate::layout::PodUid;
 
 pub(super) struct Programs {
-    folder: PathBuf,
-    known: Mutex<BTreeMap<String, (Stamp, Capabilities)>>,
+    pub(super) folder: flex::Programs,
     waiting: Mutex<BTreeSet<PodUid>>,
     pods: Queue<PodUid>,
 }
@@ -56,8 +20,7 @@ pub(super) struct Programs {
 impl Programs {
     pub(super) fn new(folder: PathBuf, pods: Queue<PodUid>) -> Self {
         Self {
-            folder,
-            known: Mutex::default(),
+            folder: flex::Programs::new(folder),
             waiting: Mutex::default(),
             pods,
         }
@@ -65,20 +28,8 @@ impl Programs {
 
     /// `<folder>/<vendor>~<driver>/<driver>`.
     pub(super) fn path(&self, driver: &str) -> Result<PathBuf, FlexError> {
-        let escaped = Layout::flex_name(driver);
-        let escaped = escaped.ok_or_else(|| FlexError::BadName(driver.to_owned()))?;
-        let program = driver.rsplit('/').next().unwrap_or(driver);
-        Ok(self.folder.join(escaped).join(program))
-    }
-
-    pub(super) fn known(&self, driver: &str, stamp: Stamp) -> Option<Capabilities> {
-        let known = lock(&self.known);
-        let (of, capabilities) = known.get(driver)?;
-        (*of == stamp).then(|| capabilities.clone())
-    }
-
-    pub(super) fn learn(&self, driver: &str, stamp: Stamp, capabilities: Capabilities) {
-        lock(&self.known).insert(driver.to_owned(), (stamp, capabilities));
+        let at = program(driver).ok_or_else(|| FlexError::BadName(driver.to_owned()))?;
+        Ok(self.folder.path((&at.0, at.1)))
     }
 
     /// A pod waits for a driver.
@@ -86,106 +37,25 @@ impl Programs {
         lock(&self.waiting).insert(pod.clone());
     }
 
-    fn something_came(&self) {
-        for pod in std::mem::take(&mut *lock(&self.waiting)) {
-            self.pods.add(pod);
-        }
-    }
-
-    /// Watches the folder and those of the drivers in it, from when there is one. As the kubelet does,
-    /// it makes the folder if it can.
+    /// Wakes pods whose drivers may have come, for ever. As the kubelet does, it makes the folder if it can.
     pub(super) async fn watch(&self) {
-        if let Err(error) = std::fs::create_dir_all(&self.folder) {
-            let folder = self.folder.display();
-            warn!(%folder, %error, "could not make the FlexVolume drivers' folder");
-        }
-        loop {
-            let watched = async {
-                appears(&self.folder).await?;
-                self.watch_once().await
-            };
-            if let Err(error) = watched.await {
-                // Pods that wait are tried again from time to time.
-                let folder = self.folder.display();
-                warn!(%folder, %error, "could not watch the FlexVolume drivers' folder");
-                return;
+        self.folder.make();
+        let wake = || {
+            for pod in std::mem::take(&mut *lock(&self.waiting)) {
+                self.pods.add(pod);
             }
-        }
-    }
-
-    /// Watches until the folder is gone.
-    async fn watch_once(&self) -> io::Result<()> {
-        let mut top = match FolderWatch::new(&self.folder) {
-            Err(error) if is_gone(&error) => return Ok(()),
-            watch => watch?,
         };
-        let (came, mut told) = mpsc::channel::<()>(1);
-        let mut folders = tokio::task::JoinSet::new();
-        let follow = |folders: &mut tokio::task::JoinSet<()>, folder: PathBuf| {
-            let Ok(mut watch) = FolderWatch::on_modes(&folder) else {
-                return;
-            };
-            let came = came.clone();
-            folders.spawn(async move {
-                while let Ok(event) = watch.next().await {
-                    if event == FolderEvent::Gone || came.send(()).await.is_err() {
-                        return;
-                    }
-                }
-            });
-        };
-        for (_, folder) in Layout::entries(&self.folder) {
-            follow(&mut folders, folder);
-        }
-        self.something_came();
-        loop {
-            tokio::select! {
-                event = top.next() => match event? {
-                    FolderEvent::Came(name) => {
-                        follow(&mut folders, self.folder.join(name));
-                        self.something_came();
-                    }
-                    FolderEvent::Overrun => self.something_came(),
-                    FolderEvent::Left(_) => {}
-                    FolderEvent::Gone => return Ok(()),
-                },
-                Some(()) = told.recv() => self.something_came(),
-                Some(_) = folders.join_next() => {}
-            }
-        }
+        self.folder.watch(wake).await;
     }
-}
-
-/// Waits for a folder to be there, at the nearest of those above it that is.
-async fn appears(folder: &Path) -> io::Result<()> {
-    while !folder.is_dir() {
-        let above = folder.ancestors().skip(1).find(|above| above.is_dir());
-        let above = above.ok_or(io::ErrorKind::NotFound)?;
-        let mut watch = match FolderWatch::new(above) {
-            Err(error) if is_gone(&error) => continue,
-            watch => watch?,
-        };
-        // It may have come before the watch was set up, or the next of those above it.
-        let rest = folder.strip_prefix(above).unwrap_or(folder);
-        let next = rest.iter().next().map(|name| above.join(name));
-        if !next.is_some_and(|next| next.is_dir()) {
-            watch.next().await?;
-        }
-    }
-    Ok(())
-}
-
-fn is_gone(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
     use std::time::Duration;
 
+    use orlop_host::flex::{Found, find};
     use orlop_runtime::Backoff;
 
     use super::*;

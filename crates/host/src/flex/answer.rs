@@ -1,27 +1,30 @@
 //! What a FlexVolume driver answers, and what it means.
 
-use orlop_host::foreign::Said;
 use serde::Deserialize;
+
+use crate::foreign::Said;
 
 /// An answer of a driver. Unlike the kubelet's, its reader takes the output alone, so that a
 /// driver may complain elsewhere.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub(super) struct Answer {
+pub struct Answer {
     #[serde(alias = "Status")]
     status: String,
     #[serde(alias = "Message")]
     message: String,
     /// Where an attached volume's device is.
     #[serde(alias = "devicePath")]
-    pub(super) device: String,
-    pub(super) attached: bool,
+    pub device: String,
+    /// Whether the volume is attached, where that was asked.
+    pub attached: bool,
     #[serde(alias = "Capabilities")]
     capabilities: Option<Capabilities>,
 }
 
 impl Answer {
-    pub(super) fn capabilities(&self) -> Capabilities {
+    /// What the driver says that it can do.
+    pub fn capabilities(&self) -> Capabilities {
         self.capabilities.clone().unwrap_or_default()
     }
 }
@@ -29,11 +32,14 @@ impl Answer {
 /// What a driver can do; what it doesn't mention has the kubelet's defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Capabilities {
-    pub(super) attach: bool,
-    pub(super) fs_group: bool,
+pub struct Capabilities {
+    /// Its volumes are attached before they are mounted.
+    pub attach: bool,
+    /// Its volumes can be given to a group.
+    pub fs_group: bool,
+    /// Its file systems have to be grown.
     #[serde(rename = "requiresFSResize")]
-    pub(super) requires_fs_resize: bool,
+    pub requires_fs_resize: bool,
 }
 
 impl Default for Capabilities {
@@ -48,31 +54,45 @@ impl Default for Capabilities {
 
 /// Why a driver's answer is none.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub enum Refusal {
+    /// It doesn't have the command.
     #[error("Not supported")]
     NotSupported,
+    /// It says no.
     #[error("{command} command failed, status: {status}, reason: {reason}")]
     Failed {
+        /// Which.
         command: &'static str,
+        /// Its word for how it went.
         status: String,
+        /// Why.
         reason: String,
     },
+    /// Nobody understands it.
     #[error("{command} command: the driver's answer is not JSON: {said:?} ({how})")]
     NotJson {
+        /// Which.
         command: &'static str,
+        /// Its words.
         said: String,
+        /// How it ended.
         how: String,
     },
+    /// Its words and its end don't agree.
     #[error("{command} command: the driver says Success, but ended with {how}")]
-    Contradiction { command: &'static str, how: String },
+    Contradiction {
+        /// Which.
+        command: &'static str,
+        /// How it ended.
+        how: String,
+    },
 }
 
 /// Understands an answer. Texts of the driver are shortened and rid of secrets.
-pub(super) fn judge(
-    command: &'static str,
-    said: &Said,
-    secrets: &[String],
-) -> Result<Answer, Refusal> {
+///
+/// # Errors
+/// If it isn't one that says that the command was carried out.
+pub fn judge(command: &'static str, said: &Said, secrets: &[String]) -> Result<Answer, Refusal> {
     let quote = |bytes: &[u8]| quoted(bytes, secrets);
     let Ok(answer) = serde_json::from_slice::<Answer>(&said.stdout) else {
         let words = if said.stdout.trim_ascii().is_empty() {
