@@ -5,6 +5,7 @@ mod deployed;
 mod deployed_local;
 mod drop_in;
 mod embedded;
+mod flex_volume;
 mod go_sidecars;
 mod go_snapshots;
 mod host_path;
@@ -53,7 +54,7 @@ enum Company {
 }
 
 /// All scenarios.
-const ALL: [Scenario; 19] = [
+const ALL: [Scenario; 20] = [
     Scenario {
         name: "sanity",
         law: "csi-sanity finds no fault with our local driver",
@@ -109,6 +110,13 @@ const ALL: [Scenario; 19] = [
         brought: &[],
         company: Company::None,
         run: |stage| Box::pin(our_control::run(stage)),
+    },
+    Scenario {
+        name: "flex-volume",
+        law: "kubelet and FlexVolume driver are told the same by our attach-detach as by kube-controller-manager's",
+        brought: &[],
+        company: Company::None,
+        run: |stage| Box::pin(flex_volume::run(stage)),
     },
     Scenario {
         name: "our-snapshots",

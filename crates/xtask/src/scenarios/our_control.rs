@@ -20,9 +20,9 @@ use crate::{
     stage::{CLAIM, EVENT, Kind, Stage, VOLUME, claim},
 };
 
-const MANAGER: &str = "kube-controller-manager";
+pub(super) const MANAGER: &str = "kube-controller-manager";
 /// What `orlop control` takes over.
-const THEIRS: &str = "--controllers=*,\
+pub(super) const THEIRS: &str = "--controllers=*,\
     -persistentvolume-binder-controller,\
     -persistentvolume-attach-detach-controller,\
     -persistentvolume-expander-controller,\
