@@ -17,12 +17,12 @@ use crate::{
 };
 
 const MANAGER: &str = "system:kube-controller-manager";
-/// What is measured; each side runs exactly these.
+/// What is measured; each side runs exactly these. The last also says since when no pod uses a claim.
 const THEIRS: &str = "persistentvolume-binder-controller,\
                       persistentvolume-attach-detach-controller,\
                       persistentvolume-protection-controller,\
                       persistentvolumeclaim-protection-controller";
-const OURS: &str = "binder,attach-detach,protection";
+const OURS: &str = "binder,attach-detach,protection,unused";
 
 impl Bench<'_> {
     /// Makes the driver's object and the nodes.
