@@ -70,6 +70,8 @@ async fn a_full_pool_refuses_and_goes_on_when_there_is_room_again() {
     assert_eq!(code(reply), Err(Code::ResourceExhausted));
     // What is there can still be taken away, and what was refused works once there is room.
     fs::remove_file(&other).unwrap();
+    // A journal gives blocks back when it next commits.
+    fs::File::open(&disk.path).unwrap().sync_all().unwrap();
     bed.stage(&id, files("ext4")).await.unwrap();
     fs::write(PathBuf::from(bed.staging(&id)).join("f"), "x").unwrap();
     bed.unstage(&id).await.unwrap();
