@@ -346,8 +346,9 @@ pub fn unmount_unseen(place: &Place, force: Force) -> io::Result<()> {
     Ok(rustix::mount::unmount(place.proc_path(), flags)?)
 }
 
-/// Makes the mount at a path, and those below it, private: no mount event enters or leaves.
-pub fn make_private(path: impl AsRef<OsStr>) -> io::Result<()> {
-    let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+/// Lets the mount at a path, and those below it, follow those they are copies of: mount events enter,
+/// and none leaves.
+pub fn make_downstream(path: impl AsRef<OsStr>) -> io::Result<()> {
+    let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     Ok(rustix::mount::mount_change(path.as_ref(), flags)?)
 }

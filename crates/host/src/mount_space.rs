@@ -1,7 +1,7 @@
 //! Mount namespaces of single threads.
 //!
 //! A thread that leaves for mounts of its own leaves nothing behind: what it mounts there is gone
-//! when it ends, however it ends.
+//! when it ends, however it ends. What others take away is gone for it, too.
 
 use std::fs::File;
 use std::io;
@@ -27,11 +27,12 @@ impl MountSpace {
     }
 }
 
-/// Gives the calling thread a copy of all mounts that nobody else sees changes of.
+/// Gives the calling thread a copy of all mounts. What it does to them nobody else sees; what others
+/// unmount goes from the copy as well, which else would hold their disks and shares until it ends.
 #[expect(unsafe_code, reason = "rustix leaves it to its callers what is shared")]
 pub fn leave() -> io::Result<()> {
     // SAFETY: mounts, root and working folder are no longer shared with the other threads;
     // descriptors and memory are.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
-    crate::mount::make_private("/")
+    crate::mount::make_downstream("/")
 }

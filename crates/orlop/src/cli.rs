@@ -15,8 +15,8 @@ use orlop_drivers::nfs::OnDelete;
     max_term_width = 100,
     after_help = "Called as csi-provisioner, csi-attacher, csi-resizer, csi-snapshotter, \
         snapshot-controller, csi-external-health-monitor-controller, csi-node-driver-registrar, \
-        livenessprobe or csi-sidecars, by a link or as the first word, it is that program, flags \
-        included."
+        livenessprobe, csi-sidecars or nfsplugin, by a link or as the first word, it is that program, \
+        flags included."
 )]
 pub(crate) struct Cli {
     /// What to log: a level, or filters such as `orlop_node=debug`. By default warnings, and of
@@ -214,7 +214,7 @@ pub(crate) struct DriverNfs {
     #[arg(long, default_value = "nfs.csi.k8s.io")]
     pub(crate) drivername: String,
     /// Permissions of volumes' folders where nothing else is said; 0 leaves them. As in Go: a number
-    /// that begins with 0 is octal.
+    /// that begins with 0 is octal, another one decimal, so 0777 and not 777.
     #[arg(long, default_value = "0", value_name = "MODE", value_parser = permissions)]
     pub(crate) mount_permissions: u32,
     /// A folder that shares are mounted on while the controller works on them. Nobody but the worker
@@ -223,7 +223,7 @@ pub(crate) struct DriverNfs {
     pub(crate) working_mount_dir: PathBuf,
     /// What happens to the folder of a deleted volume whose class says nothing: delete, retain or
     /// archive.
-    #[arg(long, default_value = "", value_name = "POLICY", value_parser = on_delete)]
+    #[arg(long, default_value = "delete", value_name = "POLICY", value_parser = on_delete)]
     pub(crate) default_ondelete_policy: OnDelete,
     /// How long a volume's figures are told again without a look, in minutes; 0 looks every time.
     #[arg(long, default_value_t = 10, value_name = "N")]
@@ -250,7 +250,7 @@ pub(crate) struct DriverNfs {
 
 /// Where Go's programs log to. Logs are on standard error here; manifests that say so, or otherwise,
 /// go on working.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct GoLogging {
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     logtostderr: Option<bool>,
@@ -270,7 +270,8 @@ fn permissions(text: &str) -> Result<u32, String> {
     parsed.ok_or_else(|| "use permissions such as 0777".to_owned())
 }
 
-fn on_delete(text: &str) -> Result<OnDelete, String> {
+/// What an `onDelete` asks for; empty is the default.
+pub(crate) fn on_delete(text: &str) -> Result<OnDelete, String> {
     match text {
         "" => Ok(OnDelete::default()),
         text => OnDelete::parse(text).ok_or_else(|| "use delete, retain or archive".to_owned()),

@@ -31,12 +31,13 @@ use cli::{Cli, Command};
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
 fn main() -> ExitCode {
-    if let Some(code) = dropin::called() {
-        return code;
-    }
     // One for every few calls of the NFS driver: no flags to understand, no runtime, no log of its own.
+    // Before names are looked at: a worker has the name of its driver's file, be that `nfsplugin`.
     if std::env::args_os().skip(1).eq(["driver", "nfs-worker"]) {
         return orlop_drivers::nfs::worker_main();
+    }
+    if let Some(code) = dropin::called() {
+        return code;
     }
     let cli = Cli::parse();
     // The shim runs beside every container: no runtime, no threads, no log of its own.

@@ -1,4 +1,4 @@
-//! The binary under the Go sidecars' names, as manifests call them.
+//! The binary under the names of the Go sidecars and csi-driver-nfs, as manifests call them.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -104,6 +104,10 @@ fn what_can_not_be_done_is_refused_at_the_start() {
         (
             &["livenessprobe", "-health-port=none"],
             "--health-port=none",
+        ),
+        (
+            &["nfsplugin", "-nodeid=n", "--mount-permissions=65536"],
+            "use permissions such as 0777",
         ),
         (
             &["csi-provisioner", "--enable-pprof"],

@@ -1,4 +1,5 @@
-//! The manifests in `deploy`: an API server takes them, and our binary takes their flags.
+//! The manifests in `deploy`: an API server takes them, and our binary takes their flags. It takes the
+//! NFS driver's examples, too.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -42,6 +43,8 @@ fn the_manifests_apply_and_their_flags_are_known() {
             }
         }
     }
+    let examples = path("../examples/nfs");
+    machine.kubectl(&["apply", "--dry-run=server", "-f", &examples]);
     // The snapshot controller, two of the driver's, three of the local one's, two for local disks,
     // and four of the NFS driver's.
     assert_eq!(programs, 12);

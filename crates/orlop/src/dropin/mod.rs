@@ -1,4 +1,5 @@
-//! The Go sidecars' names, flags and ways to end: changing the image is the whole migration.
+//! The names of the Go sidecars and of csi-driver-nfs, their flags and ways to end: changing the image
+//! is the whole migration.
 //!
 //! Called by one of their names, as the program or as its first word, we are that program.
 
@@ -6,6 +7,7 @@ pub(crate) mod duration;
 mod flags;
 mod lead;
 mod liveness;
+mod nfs;
 mod parts;
 mod programs;
 mod registrar;
@@ -71,6 +73,7 @@ fn start(view: &View<'_>) -> Result<()> {
     match view.program.role {
         Role::Registrar => registrar::main(view, registrar::Care::Registration),
         Role::LivenessProbe => liveness::main(view),
+        Role::NfsDriver => nfs::main(view),
         _ => sidecars::alone(view),
     }
 }

@@ -93,7 +93,7 @@ impl Part {
                     retries.clone(),
                 ),
             }),
-            Role::Registrar | Role::LivenessProbe => {
+            Role::Registrar | Role::LivenessProbe | Role::NfsDriver => {
                 return Err(format!("{} is no controller", view.program.name));
             }
         };
@@ -315,7 +315,7 @@ pub(super) fn lease(role: Role, driver: &str) -> String {
         Role::SnapshotController => "snapshot-controller-leader".to_owned(),
         Role::HealthMonitor => sanitise(&format!("external-health-monitor-leader-{driver}")),
         // These have none.
-        Role::Registrar | Role::LivenessProbe => String::new(),
+        Role::Registrar | Role::LivenessProbe | Role::NfsDriver => String::new(),
     }
 }
 

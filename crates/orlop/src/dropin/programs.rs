@@ -8,6 +8,7 @@ use super::flags::{Dialect, Flag, Support};
 mod attacher;
 mod health_monitor;
 mod liveness_probe;
+mod nfs_plugin;
 mod provisioner;
 mod registrar;
 mod resizer;
@@ -19,6 +20,7 @@ mod together;
 use attacher::ATTACHER;
 use health_monitor::HEALTH_MONITOR;
 use liveness_probe::LIVENESS_PROBE;
+use nfs_plugin::NFS_PLUGIN;
 use provisioner::PROVISIONER;
 use registrar::REGISTRAR;
 use resizer::RESIZER;
@@ -38,6 +40,7 @@ pub(super) enum Role {
     HealthMonitor,
     Registrar,
     LivenessProbe,
+    NfsDriver,
 }
 
 /// A feature gate.
@@ -101,7 +104,7 @@ pub(super) fn gone(gate: &str) -> bool {
 }
 
 /// All of them.
-pub(super) static ALL: [&Program; 8] = [
+pub(super) static ALL: [&Program; 9] = [
     &PROVISIONER,
     &ATTACHER,
     &RESIZER,
@@ -110,6 +113,7 @@ pub(super) static ALL: [&Program; 8] = [
     &HEALTH_MONITOR,
     &REGISTRAR,
     &LIVENESS_PROBE,
+    &NFS_PLUGIN,
 ];
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use orlop_csi::{
     DriverInfo,
     client::{ControllerCapability, GroupCapability, NodeCapability},
 };
+use orlop_drivers::{local, nfs};
 use orlop_model::{
     CsiDriver, Key, Kind, StorageClass, VolumeGroupSnapshotClass, VolumeSnapshotClass, well_known,
 };
@@ -24,7 +25,9 @@ const AGAIN: Backoff = Backoff {
 /// written as soon as there is: only who can reach the API server can make some.
 pub(crate) async fn objects(cluster: &Cluster, class: &str, driver: &DriverInfo) -> Result<()> {
     make::<CsiDriver>(cluster, traits(driver)).await?;
-    make::<StorageClass>(cluster, default_class(class, driver)).await?;
+    if has_class(driver) {
+        make::<StorageClass>(cluster, default_class(class, driver)).await?;
+    }
     if driver.can(ControllerCapability::CreateDeleteSnapshot) {
         let class = cutting(class, driver, well_known::IS_DEFAULT_SNAPSHOT_CLASS);
         make::<VolumeSnapshotClass>(cluster, class).await?;
@@ -85,6 +88,22 @@ pub(crate) fn is_full(error: &ApiError) -> bool {
     matches!(error.refusal, Refusal::Refused { code: 507, .. })
 }
 
+/// Whether a class without parameters can be of any use: of other people's drivers nobody knows.
+fn has_class(driver: &DriverInfo) -> bool {
+    driver.name != nfs::DRIVER_NAME
+}
+
+/// The class that claims find, in words.
+pub(crate) fn storage(class: &str, driver: &DriverInfo) -> String {
+    match has_class(driver) {
+        true => format!("{class} (default), made by {}", driver.name),
+        false => format!(
+            "none: {} needs parameters; make a class that names server and share",
+            driver.name
+        ),
+    }
+}
+
 /// What can be snapshotted, in words.
 pub(crate) fn snapshots(class: &str, driver: &DriverInfo) -> String {
     let single = driver.can(ControllerCapability::CreateDeleteSnapshot);
@@ -109,17 +128,18 @@ fn cutting(name: &str, driver: &DriverInfo, is_default: &str) -> Value {
 
 fn traits(driver: &DriverInfo) -> Value {
     // No driver tells whether it has volumes that live with a pod, or files that can be given to
-    // a group whatever the volume's type; of the built-in one it is known.
-    let (lifetimes, group): (&[&str], _) = if driver.name == orlop_drivers::local::DRIVER_NAME {
-        (&["Persistent", "Ephemeral"], "File")
-    } else {
-        (&["Persistent"], "ReadWriteOnceWithFSType")
+    // a group whatever the volume's type; of our own ones it is known. Those of NFS that live with a
+    // pod name any server: who means that says so.
+    let (lifetimes, group, pods): (&[&str], _, _) = match driver.name.as_str() {
+        local::DRIVER_NAME => (&["Persistent", "Ephemeral"], "File", true),
+        nfs::DRIVER_NAME => (&["Persistent"], "File", false),
+        _ => (&["Persistent"], "ReadWriteOnceWithFSType", true),
     };
     json!({
         "metadata": {"name": driver.name},
         "spec": {
             "attachRequired": driver.can(ControllerCapability::PublishUnpublishVolume),
-            "podInfoOnMount": true,
+            "podInfoOnMount": pods,
             "fsGroupPolicy": group,
             "volumeLifecycleModes": lifetimes,
         },
@@ -187,6 +207,25 @@ mod tests {
             is,
             told,
         }
+    }
+
+    #[tokio::test]
+    async fn the_nfs_driver_has_the_traits_of_its_manifest_and_no_class() {
+        let driver = DriverInfo {
+            name: nfs::DRIVER_NAME.into(),
+            ..DriverInfo::default()
+        };
+        let manifest = include_str!("../../../../deploy/nfs/driver.yaml");
+        let manifest: Vec<Value> = serde_saphyr::from_multiple(manifest).expect("it is YAML");
+        assert_eq!(traits(&driver)["spec"], manifest[0]["spec"]);
+        let server = ApiServer::open(Config::new(Storage::Memory)).await;
+        let server = server.expect("it opens");
+        let cluster = Cluster::new(kube::Client::new(server.service(), "default"));
+        let made = objects(&cluster, &driver.name, &driver).await;
+        made.expect("there is room");
+        let classes = cluster.list::<StorageClass>(None).await;
+        assert!(classes.is_ok_and(|all| all.is_empty()));
+        assert!(storage(&driver.name, &driver).starts_with("none"));
     }
 
     #[tokio::test]

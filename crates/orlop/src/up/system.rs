@@ -166,10 +166,7 @@ impl System {
             &format!("{} {} at {driver}", info.name, info.version),
         );
         bootstrap::objects(&cluster, &class, &info).await?;
-        tell(
-            "class",
-            &format!("{class} (default), made by {}", info.name),
-        );
+        tell("class", &bootstrap::storage(&class, &info));
         tell("snapshots", &bootstrap::snapshots(&class, &info));
 
         start_roles(&roles, &controller, &info.name);

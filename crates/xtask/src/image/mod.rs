@@ -19,7 +19,7 @@ use serde_json::json;
 use archive::Tar;
 
 /// The programs whose place our binary takes, each an image that is entered by its name.
-const DROP_INS: [&str; 8] = [
+const DROP_INS: [&str; 9] = [
     "csi-attacher",
     "csi-external-health-monitor-controller",
     "csi-node-driver-registrar",
@@ -27,6 +27,7 @@ const DROP_INS: [&str; 8] = [
     "csi-resizer",
     "csi-snapshotter",
     "livenessprobe",
+    "nfsplugin",
     "snapshot-controller",
 ];
 /// What the local driver runs or reads; those that are not here are left out.

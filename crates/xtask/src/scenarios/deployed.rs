@@ -63,7 +63,7 @@ pub(super) async fn run(stage: &Stage) -> Result<()> {
 /// Every object below `deploy` is one that the API server knows every field of.
 async fn all_are_taken_strictly(stage: &Stage) -> Result<()> {
     let mut taken = 0;
-    for folder in ["crds", "driver", "local", "rbac"] {
+    for folder in ["crds", "driver", "local", "nfs", "rbac", "snapshots"] {
         let folder = manifests().join(folder);
         let files = std::fs::read_dir(&folder);
         for file in files.with_context(|| format!("could not read {}", folder.display()))? {

@@ -236,6 +236,18 @@ pub(super) const LOGGING: &[Flag] = &[
     moot("logtostderr", Bool, "true", "Taken, without effect."),
     moot("alsologtostderr", Bool, "false", "Taken, without effect."),
     moot("stderrthreshold", Text, "", "Taken, without effect."),
+    moot(
+        "alsologtostderrthreshold",
+        Text,
+        "",
+        "Taken, without effect.",
+    ),
+    moot(
+        "legacy_stderr_threshold_behavior",
+        Bool,
+        "true",
+        "Taken, without effect.",
+    ),
     moot("log_backtrace_at", Text, "", "Taken, without effect."),
     moot("log_dir", Text, "", "Taken, without effect."),
     moot("log_file", Text, "", "Taken, without effect."),

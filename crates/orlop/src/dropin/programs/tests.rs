@@ -11,7 +11,7 @@ const COMMON: &str = "version=false kubeconfig= csi-address=/run/csi/socket lead
 const LOGS: &str = "v=0 vmodule= logging-format=text log-flush-frequency=5s log-text-split-stream=false \
     log-text-info-buffer-size= log-json-split-stream=false log-json-info-buffer-size=";
 
-const OWN: [(&str, Dialect, &str); 8] = [
+const OWN: [(&str, Dialect, &str); 9] = [
     (
         "csi-provisioner",
         Dialect::Pflag,
@@ -71,6 +71,14 @@ const OWN: [(&str, Dialect, &str); 8] = [
         "probe-timeout=3s csi-address=/run/csi/socket health-port=9808 metrics-address= http-endpoint= \
          metrics-path=/metrics automaxprocs=false",
     ),
+    (
+        "nfsplugin",
+        Dialect::Go,
+        "endpoint=unix://tmp/csi.sock nodeid= mount-permissions=0 drivername=nfs.csi.k8s.io \
+         working-mount-dir=/tmp default-ondelete-policy= vol-stats-cache-expire-in-minutes=10 \
+         remove-archived-volume-path=false use-tar-command-in-snapshot=false \
+         enable-snapshot-compression=true",
+    ),
 ];
 
 #[test]
@@ -80,7 +88,7 @@ fn every_program_has_the_flags_and_defaults_of_the_original() {
         assert_eq!(program.dialect, dialect, "{name}");
         let mut expected = format!("{own} {LOGS}");
         match name {
-            "csi-node-driver-registrar" | "livenessprobe" => {}
+            "csi-node-driver-registrar" | "livenessprobe" | "nfsplugin" => {}
             "snapshot-controller" => {
                 for word in COMMON.split_whitespace() {
                     let flag = word.split('=').next().unwrap_or_default();
@@ -96,7 +104,13 @@ fn every_program_has_the_flags_and_defaults_of_the_original() {
         // klog's own are taken besides, for manifests that still have them.
         let klog = |flag: &&Flag| {
             !flag.name.contains('_')
-                && !["logtostderr", "alsologtostderr", "stderrthreshold"].contains(&&*flag.name)
+                && ![
+                    "logtostderr",
+                    "alsologtostderr",
+                    "stderrthreshold",
+                    "alsologtostderrthreshold",
+                ]
+                .contains(&&*flag.name)
         };
         let flags = program.flags();
         let mut ours: Vec<String> = flags
