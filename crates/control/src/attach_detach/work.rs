@@ -11,6 +11,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 mod ask;
+mod first_look;
 mod flex;
 mod give_back;
 mod known;
@@ -88,6 +89,7 @@ pub fn start_with(process: &Process, config: Config) {
 impl AttachDetach {
     async fn run(self) {
         self.known.synced().await;
+        self.first_look().await;
         self.subscribe();
         let (volumes, nodes) = (self.volume_queue.clone(), self.node_queue.clone());
         futures::join!(

@@ -15,9 +15,14 @@ fn breach(rule: &'static str, what: String) -> Vec<Breach> {
     vec![Breach { rule, what }]
 }
 
-/// I14: a claim stands behind every volume that is made, and says so by its finalizer.
+/// I14: a claim stands behind every volume that is made, and says so by its finalizer; or its object
+/// does already, and a call is repeated whose answer was worth nothing.
 pub(super) fn create(objects: &Objects, name: &str) -> Vec<Breach> {
     let uid = name.strip_prefix("pvc-").unwrap_or(name);
+    let mut volumes = objects.volumes.values();
+    if volumes.any(|volume| volume.metadata.name == name && !volume.metadata.is_deleting()) {
+        return Vec::new();
+    }
     match objects
         .claims
         .values()
