@@ -10,6 +10,7 @@ use super::failure::Failure;
 use super::options::MountPlan;
 use super::parameters::OnDelete;
 use super::record::Record;
+use super::shown::Seen;
 use super::sub_dir::SubDir;
 
 /// One call's work.
@@ -43,8 +44,8 @@ pub(crate) enum Work {
         folder: SubDir,
         on_delete: OnDelete,
         remove_archived: bool,
-        /// Where this node shows the folder, if it does.
-        shown: Option<PathBuf>,
+        /// What this node shows of servers.
+        shown: Vec<Seen>,
     },
     /// Look whether a volume is there.
     Look {
@@ -118,6 +119,8 @@ pub(crate) struct Publish {
     pub(crate) permissions: Option<u32>,
     pub(crate) reach: Option<PathBuf>,
     pub(crate) target: PathBuf,
+    /// What is at the target already, if it may be just this volume.
+    pub(crate) there: Option<Seen>,
 }
 
 impl Work {

@@ -18,6 +18,7 @@ use super::controller::ControllerService;
 use super::node::NodeService;
 use super::*;
 
+mod in_use;
 mod life;
 mod paths;
 mod publishing;

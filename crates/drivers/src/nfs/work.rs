@@ -22,6 +22,7 @@ mod pack;
 mod publish;
 mod remove;
 mod share;
+mod sight;
 mod stats;
 mod unpublish;
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use orlop_csi::{limits, proto};
-use orlop_host::{Mount, MountTable};
+use orlop_host::MountTable;
 use tonic::Code;
 
 use super::{Published, unpublish};
@@ -15,7 +15,7 @@ use crate::nfs::ids::VolumeId;
 use crate::nfs::options::MountPlan;
 use crate::nfs::order::{Answer, Mounting, Publish, Work};
 use crate::nfs::parameters::Attributes;
-use crate::nfs::shown::shows;
+use crate::nfs::shown::{Seen, is_nfs, shows};
 
 pub(super) async fn publish(
     call: &Call<'_>,
@@ -43,23 +43,28 @@ pub(super) async fn publish(
         true => Some(call.begin(alone())?),
         false => None,
     };
-    match step(call, &wanted, &target)? {
-        Step::Publish => {}
-        Step::AlreadyThere => match look(call, &target).await {
-            Ok(Answer::Stale) => {
+    let step = step(call, &wanted, &target)?;
+    let there = match step {
+        Step::Publish => None,
+        Step::AlreadyThere | Step::MayBeThere(_) => match look(call, &target).await? {
+            Answer::Stale => {
                 tracing::warn!(path = %target.display(), "a stale mount is replaced");
                 unpublish::clear(call, &target).await?;
+                None
             }
-            Ok(_) => return Ok(proto::NodePublishVolumeResponse {}),
-            Err(failure) => return Err(failure),
+            _ => match step {
+                Step::MayBeThere(seen) => Some(seen),
+                _ => return Ok(proto::NodePublishVolumeResponse {}),
+            },
         },
-    }
+    };
     let work = Work::Publish(Publish {
         on: wanted.on.clone(),
         folder: wanted.folder.clone(),
         permissions,
         reach: folder_of(reach),
         target: target.clone(),
+        there,
     });
     call.run(work, vec![turn(&target)]).await?;
     memory.published().insert(target, wanted);
@@ -117,6 +122,8 @@ fn understand(
 enum Step {
     Publish,
     AlreadyThere,
+    /// The kernel tells it by another name than the volume's, which it may have all the same.
+    MayBeThere(Seen),
 }
 
 fn step(call: &Call<'_>, wanted: &Published, target: &Path) -> Result<Step, Failure> {
@@ -124,20 +131,23 @@ fn step(call: &Call<'_>, wanted: &Published, target: &Path) -> Result<Step, Fail
     let mut published = call.shared.memory.published();
     published.retain(|path, _| table.at(path).is_some());
     if let Some(mount) = table.at(target) {
-        let fits = match published.get(target) {
-            Some(known) => known == wanted,
-            None => fits(mount, wanted),
-        };
-        return match fits {
-            true => Ok(Step::AlreadyThere),
-            false => {
-                let told = format!(
-                    "{} shows another volume already, or this one in another way",
-                    target.display()
-                );
-                Err(Failure::new(Code::AlreadyExists, told))
+        let server = is_nfs(mount) || call.shared.config.hands.stand_in().is_some();
+        let alike = mount.is_read_only() == wanted.on.plan.restrictions().read_only;
+        let step = match published.get(target) {
+            Some(known) => (known == wanted).then_some(Step::AlreadyThere),
+            None if !alike => None,
+            None if shows(mount, &wanted.on.export, wanted.folder.as_ref()) => {
+                Some(Step::AlreadyThere)
             }
+            None => server.then(|| Step::MayBeThere(Seen::of(mount))),
         };
+        return step.ok_or_else(|| {
+            let told = format!(
+                "{} shows another volume already, or this one in another way",
+                target.display()
+            );
+            Failure::new(Code::AlreadyExists, told)
+        });
     }
     let same = |other: &&Published| other.volume == wanted.volume;
     let in_the_way = published
@@ -154,12 +164,6 @@ fn step(call: &Call<'_>, wanted: &Published, target: &Path) -> Result<Step, Fail
         }
         None => Ok(Step::Publish),
     }
-}
-
-/// Whether a mount is what was asked for.
-fn fits(mount: &Mount, wanted: &Published) -> bool {
-    let read_only = wanted.on.plan.restrictions().read_only;
-    mount.is_read_only() == read_only && shows(mount, &wanted.on.export, wanted.folder.as_ref())
 }
 
 /// Looks at a path that shows something, to see whether its server still knows it.

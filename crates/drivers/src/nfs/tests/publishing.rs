@@ -3,7 +3,7 @@ use orlop_host::MountTable;
 use super::*;
 
 /// Unmounts what a failed test left.
-struct Target(PathBuf);
+pub(super) struct Target(pub(super) PathBuf);
 
 impl Drop for Target {
     fn drop(&mut self) {
@@ -13,7 +13,7 @@ impl Drop for Target {
     }
 }
 
-fn is_root() -> bool {
+pub(super) fn is_root() -> bool {
     let root = fs::metadata("/proc/1/root").is_ok();
     if !root {
         eprintln!("skipped: mounts need root");
@@ -21,7 +21,10 @@ fn is_root() -> bool {
     root
 }
 
-fn publication(volume: &proto::Volume, target: &Path) -> proto::NodePublishVolumeRequest {
+pub(super) fn publication(
+    volume: &proto::Volume,
+    target: &Path,
+) -> proto::NodePublishVolumeRequest {
     proto::NodePublishVolumeRequest {
         volume_id: volume.volume_id.clone(),
         target_path: target.to_str().unwrap().into(),

@@ -12,9 +12,11 @@ use super::bulk::Bulk;
 use super::house::{House, found, remove_empty_parents};
 use super::remove::Removal;
 use super::share::{Ground, Left, Share};
+use super::sight;
 use crate::nfs::failure::Failure;
 use crate::nfs::order::{Answer, Mounting, Work};
 use crate::nfs::parameters::OnDelete;
+use crate::nfs::shown::{Relation, Seen};
 use crate::nfs::sub_dir::SubDir;
 
 /// How long a caller waits for the files themselves; beyond it, that the name is free must do.
@@ -41,19 +43,12 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
         // Nothing there, and nothing ever written: not even our own folder is made.
         (None, None) => return Ok(Answer::Done),
     };
-    if let Some(place) = shown
-        && there.is_some()
+    let would_go = there.is_some()
         && house
             .is_alone(folder, key)
-            .map_err(failed("look for users of"))?
-    {
-        let told = format!(
-            "folder {folder} of share {} is in use: this node shows it at {}; end the pods that use \
-             it, then repeat the call",
-            share.export,
-            place.display()
-        );
-        return Err(Failure::new(Code::FailedPrecondition, told));
+            .map_err(failed("look for users of"))?;
+    if would_go && !shown.is_empty() {
+        refuse_in_use(&share, folder, &sight::own(ground, &share, on)?, shown)?;
     }
     let alone = house.forget(folder, key).map_err(failed("forget"))?;
     if there.is_none() || !alone {
@@ -73,6 +68,29 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
     };
     begin_to_sweep(ground, &share, thrown);
     Ok(Answer::Done)
+}
+
+/// Refuses what would take away what this node shows.
+fn refuse_in_use(
+    share: &Share,
+    folder: &SubDir,
+    own: &Seen,
+    shown: &[Seen],
+) -> Result<(), Failure> {
+    let Some((seen, relation)) = sight::nearby(own, folder, shown) else {
+        return Ok(());
+    };
+    let what = match relation {
+        Relation::Same => "it",
+        Relation::Below => "a folder in it",
+        Relation::Above => "a folder that it is in",
+    };
+    let told = format!(
+        "folder {folder} of share {} is in use: this node shows {what} at {}; end the pods that use \
+         that, then repeat the call",
+        share.export, seen.point
+    );
+    Err(Failure::new(Code::FailedPrecondition, told))
 }
 
 /// A snapshot's folder goes the same way.
