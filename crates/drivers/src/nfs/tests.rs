@@ -20,6 +20,7 @@ use super::*;
 
 mod in_use;
 mod life;
+mod nested;
 mod paths;
 mod publishing;
 

@@ -16,6 +16,7 @@ use super::sight;
 use crate::nfs::failure::Failure;
 use crate::nfs::order::{Answer, Mounting, Work};
 use crate::nfs::parameters::OnDelete;
+use crate::nfs::record::Record;
 use crate::nfs::shown::{Relation, Seen};
 use crate::nfs::sub_dir::SubDir;
 
@@ -50,7 +51,19 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
     if would_go && !shown.is_empty() {
         refuse_in_use(&share, folder, &sight::own(ground, &share, on)?, shown)?;
     }
+    if would_go && let Some(inner) = house.inner(&share, folder).map_err(failed("look into"))? {
+        return Err(holds(&share, folder, &inner));
+    }
+    let outer = house.outer(folder).map_err(failed("look around"))?;
     let alone = house.forget(folder, key).map_err(failed("forget"))?;
+    if let Some(outer) = outer.filter(|_| alone && there.is_some()) {
+        // It is that volume's as well, and goes with it: the last one, as where two have one folder.
+        eprintln!(
+            "folder {folder} of share {} stays: it is in folder {} of volume {:?}",
+            share.export, outer.folder, outer.key
+        );
+        return Ok(Answer::Done);
+    }
     if there.is_none() || !alone {
         ground.left.replace(ground.to_delete(Vec::new()));
         return Ok(Answer::Done);
@@ -68,6 +81,16 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
     };
     begin_to_sweep(ground, &share, thrown);
     Ok(Answer::Done)
+}
+
+/// Refuses to take another volume away with this one.
+fn holds(share: &Share, folder: &SubDir, inner: &Record) -> Failure {
+    let told = format!(
+        "folder {folder} of share {} holds folder {} of volume {:?}: delete that volume first, or move \
+         its folder elsewhere if it was retained",
+        share.export, inner.folder, inner.key
+    );
+    Failure::new(Code::FailedPrecondition, told)
 }
 
 /// Refuses what would take away what this node shows.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! .orlop-csi/volumes/<folder>/<name>.json   who uses a folder
+//!            nested/<folder>/<folder>       which of those are in others
 //!            making/<name>                  what is not whole yet
 //!            trash/<number>                 what is being deleted
 //! ```
@@ -17,6 +18,8 @@ use crate::nfs::HOUSE;
 use crate::nfs::failure::Failure;
 use crate::nfs::record::{Record, digest};
 use crate::nfs::sub_dir::SubDir;
+
+mod nested;
 
 /// No record of ours is longer.
 const LONGEST: u64 = 64 << 10;
@@ -69,6 +72,7 @@ impl House {
 
     /// Writes a volume's record, all of it or nothing.
     pub(super) fn write(&self, record: &Record) -> io::Result<()> {
+        self.note(&record.folder)?;
         let users = format!("volumes/{}", digest(record.folder.as_str()));
         let users = self.0.make(users, 0o700)?;
         let making = self.making()?;
@@ -100,7 +104,7 @@ impl House {
         }
         let volumes = self.0.enter("volumes")?;
         match volumes.remove_empty(digest(folder.as_str())) {
-            Ok(_) => Ok(true),
+            Ok(_) => self.take_notes(folder).map(|()| true),
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
             Err(error) => Err(error),
         }
