@@ -72,7 +72,14 @@ pub(crate) enum Work {
         compress: bool,
     },
     /// Do away with a snapshot's folder.
-    Discard { on: Mounting, folder: SubDir },
+    Discard {
+        on: Mounting,
+        folder: SubDir,
+        /// What its archive is named after.
+        source: SubDir,
+        /// What this node shows of servers.
+        shown: Vec<Seen>,
+    },
     /// Show a volume at a path of this node.
     Publish(Publish),
     /// Take it away from there.

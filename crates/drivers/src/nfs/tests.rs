@@ -18,6 +18,8 @@ use super::controller::ControllerService;
 use super::node::NodeService;
 use super::*;
 
+mod discard;
+mod full;
 mod in_use;
 mod life;
 mod nested;
@@ -99,6 +101,17 @@ impl Ground {
         };
         self.controller()
             .delete_volume(Request::new(request))
+            .await
+            .map(drop)
+    }
+
+    async fn discard(&self, id: &str) -> Result<(), Status> {
+        let request = proto::DeleteSnapshotRequest {
+            snapshot_id: id.into(),
+            ..Default::default()
+        };
+        self.controller()
+            .delete_snapshot(Request::new(request))
             .await
             .map(drop)
     }

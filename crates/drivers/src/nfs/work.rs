@@ -16,6 +16,7 @@ mod bulk;
 mod copy;
 mod create;
 mod delete;
+mod discard;
 mod house;
 mod look;
 mod pack;
@@ -80,7 +81,7 @@ pub(super) fn carry_out(order: &Order, kept: &Kept, tell: &(dyn Fn(Word) + Sync)
         Work::Expand { .. } => look::expand(&ground, &order.work),
         Work::Measure { on } => look::measure(&ground, on),
         Work::Pack { .. } => pack::pack(&ground, &order.work),
-        Work::Discard { on, folder } => delete::discard(&ground, on, folder),
+        Work::Discard { .. } => discard::discard(&ground, &order.work),
         Work::Publish(order) => publish::publish(&ground, order),
         Work::Unpublish {
             reach,

@@ -7,6 +7,7 @@ use std::path::Path;
 use orlop_host::MountTable;
 use tonic::Code;
 
+use super::house::House;
 use super::share::{Ground, Share};
 use crate::nfs::failure::Failure;
 use crate::nfs::order::Mounting;
@@ -33,14 +34,52 @@ pub(super) fn own(ground: &Ground<'_>, share: &Share, on: &Mounting) -> Result<S
     Ok(Seen::of(mount).below(way).known_as(&share.export, address))
 }
 
-/// A mount of the node that shows a folder of the share, or a part of it, or what it is a part of.
-pub(super) fn nearby<'a>(
-    own: &Seen,
+/// Refuses what would take away what this node shows.
+pub(super) fn refuse_in_use(
+    ground: &Ground<'_>,
+    share: &Share,
+    on: &Mounting,
     folder: &SubDir,
-    shown: &'a [Seen],
-) -> Option<(&'a Seen, Relation)> {
-    let related = |seen: &'a Seen| Some((seen, relation(seen, own, Some(folder))?));
+    shown: &[Seen],
+) -> Result<(), Failure> {
+    if shown.is_empty() {
+        return Ok(());
+    }
+    let own = own(ground, share, on)?;
+    let related = |seen| Some((seen, relation(seen, &own, Some(folder))?));
     let found: Vec<(&Seen, Relation)> = shown.iter().filter_map(related).collect();
     let same = found.iter().find(|(_, how)| *how == Relation::Same);
-    same.or(found.first()).copied()
+    let Some((seen, relation)) = same.or(found.first()) else {
+        return Ok(());
+    };
+    let what = match relation {
+        Relation::Same => "it",
+        Relation::Below => "a folder in it",
+        Relation::Above => "a folder that it is in",
+    };
+    let told = format!(
+        "folder {folder} of share {} is in use: this node shows {what} at {}; end the pods that use \
+         that, then repeat the call",
+        share.export, seen.point
+    );
+    Err(Failure::new(Code::FailedPrecondition, told))
+}
+
+/// Refuses to take another volume away with a folder that it is in.
+pub(super) fn refuse_holder(
+    share: &Share,
+    house: Option<&House>,
+    folder: &SubDir,
+) -> Result<(), Failure> {
+    let Some(house) = house else { return Ok(()) };
+    let failed = share.failed(&format!("look for volumes in {folder}"));
+    let Some(inner) = house.inner(share, folder).map_err(failed)? else {
+        return Ok(());
+    };
+    let told = format!(
+        "folder {folder} of share {} holds folder {} of volume {:?}: delete that volume first, or move \
+         its folder elsewhere if it was retained",
+        share.export, inner.folder, inner.key
+    );
+    Err(Failure::new(Code::FailedPrecondition, told))
 }
