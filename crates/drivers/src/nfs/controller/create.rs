@@ -96,12 +96,17 @@ fn name(class: &Class, asked: &str, on_delete: crate::nfs::OnDelete) -> Result<V
         .map_or(0, |folder| folder.as_str().len());
     let others = export.server.len() + export.share.len() + folder + 4 + on_delete.in_id().len();
     let name = ids::safe_name("pvc", asked, ids::room(others));
-    Ok(match &class.folder {
+    let id = match &class.folder {
         Some(folder) => VolumeId::new(export, folder.clone(), Some(name), on_delete),
         None => {
             let folder = SubDir::parse(&name).map_err(|error| Failure::invalid(&error))?;
             VolumeId::new(export, folder, None, on_delete)
         }
+    };
+    id.map_err(|error| {
+        let folder = class.folder.as_ref().map_or("", SubDir::as_str);
+        let told = format!("subDir {folder:?} gives the volume no id that can be read: {error}");
+        Failure::new(Code::InvalidArgument, told)
     })
 }
 
