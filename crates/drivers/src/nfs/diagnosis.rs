@@ -69,8 +69,8 @@ pub(crate) fn mount(export: &Export, version: &str, error: &MountError) -> Failu
         MountError::UnknownType { .. } => (Some(ENODEV), String::new()),
         MountError::Option { option, .. } => {
             let told = format!(
-                "this node's kernel refuses the mount option {option} for {export}: take it out of \
-                 mountOptions"
+                "this node's kernel refuses the mount option {option}, or its value, for {export}: \
+                 mend it in mountOptions, or take it out"
             );
             return Failure::new(Code::InvalidArgument, told);
         }
