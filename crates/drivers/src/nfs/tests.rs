@@ -25,6 +25,7 @@ mod life;
 mod nested;
 mod paths;
 mod publishing;
+mod remembered;
 
 /// A driver over a folder: `outside/` has canaries beside the only share.
 struct Ground {

@@ -49,7 +49,7 @@ pub(super) async fn create(
     let on = call.mounting(&id.export, Some(plan), &request.secrets)?;
     let configured = Some(call.shared.config.mount_permissions).filter(|mode| *mode != 0);
     let order = Create {
-        on,
+        on: on.clone(),
         record: Record {
             key: id.key().to_owned(),
             folder: id.folder.clone(),
@@ -69,6 +69,8 @@ pub(super) async fn create(
     let made = call
         .run(Work::Create(order), volume_and_folder(&id))
         .await?;
+    // Not before: by options that do not work no other volume of the share could be deleted.
+    call.shared.options.keep(&id.export, &on.plan);
     let Answer::Volume { capacity_bytes, .. } = made else {
         return Err(Failure::new(
             Code::Internal,
