@@ -20,6 +20,7 @@ use super::*;
 
 mod discard;
 mod full;
+mod house;
 mod in_use;
 mod life;
 mod nested;

@@ -9,14 +9,11 @@ use crate::nfs::failure::Failure;
 use crate::nfs::ids::{self, SnapshotId, VolumeId};
 use crate::nfs::order::{Answer, Content, Create, Work};
 use crate::nfs::parameters::Class;
-use crate::nfs::record::Record;
+use crate::nfs::record::{LARGEST, Record};
 use crate::nfs::sub_dir::SubDir;
 
 /// The size of a volume whose claim names none.
 const DEFAULT: i64 = 1 << 30;
-
-/// An exbibyte. A size is a label, which may be more than a share has today, but not what none can have.
-const LARGEST: i64 = 1 << 60;
 
 pub(super) async fn create(
     call: &Call<'_>,

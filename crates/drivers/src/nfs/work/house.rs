@@ -19,6 +19,7 @@ use crate::nfs::failure::Failure;
 use crate::nfs::record::{Record, digest};
 use crate::nfs::sub_dir::SubDir;
 
+mod guard;
 mod nested;
 
 /// No record of ours is longer.
@@ -31,13 +32,18 @@ impl House {
     /// Makes it where it is missing.
     pub(super) fn make(share: &Share) -> Result<Self, Failure> {
         let failed = share.failed("make the driver's own folder");
-        share.root.make(HOUSE, 0o700).map(Self).map_err(failed)
+        let house = share.root.make(HOUSE, 0o700).map_err(failed)?;
+        guard::private(share, &house)?;
+        Ok(Self(house))
     }
 
     /// Finds it: who only looks leaves nothing behind, and may look at what is read-only.
     pub(super) fn find(share: &Share) -> Result<Option<Self>, Failure> {
         let failed = share.failed("look into the driver's own folder");
         let house = found(share.root.enter(HOUSE)).map_err(failed)?;
+        if let Some(house) = &house {
+            guard::private(share, house)?;
+        }
         Ok(house.map(Self))
     }
 
@@ -67,7 +73,8 @@ impl House {
         file.take(LONGEST).read_to_end(&mut bytes)?;
         // One that was cut short by the server's crash is as good as none: the volume's folder is
         // what counts.
-        Ok(serde_json::from_slice(&bytes).ok())
+        let record: Option<Record> = serde_json::from_slice(&bytes).ok();
+        Ok(record.filter(|record| record.is_of(folder, key)))
     }
 
     /// Writes a volume's record, all of it or nothing.
@@ -90,7 +97,8 @@ impl House {
             return Ok(true);
         };
         let own = file_name(key);
-        Ok(users.names()?.into_iter().all(|name| name == own))
+        let other = |name: &OsString| *name != own && guard::is_record(name);
+        Ok(!users.names()?.iter().any(other))
     }
 
     /// Forgets a volume. `true` if no other one uses its folder.
@@ -99,13 +107,17 @@ impl House {
             return Ok(true);
         };
         users.remove_file(file_name(key))?;
-        if !users.names()?.is_empty() {
+        // What else lies there is no volume's.
+        if users.names()?.iter().any(|name| guard::is_record(name)) {
             return Ok(false);
         }
         let volumes = self.0.enter("volumes")?;
         match volumes.remove_empty(digest(folder.as_str())) {
             Ok(_) => self.take_notes(folder).map(|()| true),
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                // Somebody has come meanwhile, or what lies there stays.
+                Ok(!users.names()?.iter().any(|name| guard::is_record(name)))
+            }
             Err(error) => Err(error),
         }
     }
