@@ -197,6 +197,24 @@ pub(crate) fn silent(export: Option<&Export>, doing: &str, seconds: u64) -> Fail
     )
 }
 
+/// A worker that was ended, by us because it got nowhere or by somebody else.
+pub(crate) fn ended(export: Option<&Export>, doing: &str, silent: Option<u64>) -> Failure {
+    let place = match export {
+        Some(export) => format!("NFS server {} (share {export})", export.server),
+        None => "the NFS server".to_owned(),
+    };
+    let why = match silent {
+        Some(seconds) => {
+            format!("{place} answered nothing for {seconds} s, so the worker was ended")
+        }
+        None => format!("the worker ended by itself, or was ended by somebody, at work on {place}"),
+    };
+    Failure::new(
+        Code::Unavailable,
+        format!("{why} while it was to {doing}; the call can be repeated"),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use orlop_csi::server::CsiError;

@@ -149,6 +149,15 @@ impl Work {
         }
     }
 
+    /// The share that it fills with a copy of something.
+    pub(crate) fn copies_in(&self) -> Option<&Export> {
+        match self {
+            Self::Create(create) if create.content.is_some() => Some(&create.on.export),
+            Self::Pack { to, .. } => Some(&to.export),
+            _ => None,
+        }
+    }
+
     /// The share whose trash it fills.
     pub(crate) fn throws_away_in(&self) -> Option<&Export> {
         match self {
