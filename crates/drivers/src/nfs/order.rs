@@ -89,7 +89,11 @@ pub(crate) enum Work {
         force: bool,
     },
     /// Measure what is mounted at a path of this node.
-    Stats { path: PathBuf },
+    Stats {
+        path: PathBuf,
+        /// What is there, for messages.
+        export: Option<Export>,
+    },
 }
 
 /// See [`Work::Create`].
@@ -177,7 +181,8 @@ impl Work {
             | Self::Measure { on }
             | Self::Discard { on, .. } => Some(&on.export),
             Self::Pack { from, .. } => Some(&from.export),
-            Self::Unpublish { .. } | Self::Stats { .. } => None,
+            Self::Stats { export, .. } => export.as_ref(),
+            Self::Unpublish { .. } => None,
         }
     }
 }

@@ -87,8 +87,15 @@ pub(super) fn carry_out(order: &Order, kept: &Kept, tell: &(dyn Fn(Word) + Sync)
             reach,
             target,
             force,
-        } => unpublish::unpublish(reach.as_deref(), target, *force).map(|()| Answer::Done),
-        Work::Stats { path } => stats::stats(path),
+        } => {
+            pulse.doing(format!("unmount {}", target.display()));
+            let any = order.stand_in.is_some();
+            unpublish::unpublish(reach.as_deref(), target, *force, any).map(|()| Answer::Done)
+        }
+        Work::Stats { path, .. } => {
+            pulse.doing(format!("measure {}", path.display()));
+            stats::stats(path)
+        }
     };
     match outcome {
         Ok(answer) => tell(Word::Done(answer)),

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use orlop_csi::{limits, proto};
-use orlop_host::MountTable;
+use orlop_host::{Mount, MountTable};
 use tonic::Code;
 
 use super::{Published, unpublish};
 use crate::local::Reach;
 use crate::local::in_flight::Subject;
 use crate::nfs::controller::{Call, Capability};
+use crate::nfs::export::Export;
 use crate::nfs::failure::Failure;
 use crate::nfs::ids::VolumeId;
 use crate::nfs::options::MountPlan;
@@ -170,9 +171,20 @@ fn step(call: &Call<'_>, wanted: &Published, target: &Path) -> Result<Step, Fail
 pub(super) async fn look(call: &Call<'_>, path: &Path) -> Result<Answer, Failure> {
     const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
     let patience = call.caller.patience().unwrap_or(PATIENCE).min(PATIENCE);
+    let known = call.shared.memory.published().get(path).cloned();
+    let export = match known {
+        Some(known) => Some(known.on.export),
+        None => table()?.at(path).and_then(named),
+    };
     let path = path.to_owned();
-    call.run_within(Work::Stats { path }, Vec::new(), patience)
+    call.run_within(Work::Stats { path, export }, Vec::new(), patience)
         .await
+}
+
+/// What the kernel calls a mount's source: the share, or the volume's folder in it.
+fn named(mount: &Mount) -> Option<Export> {
+    let (server, share) = mount.source.to_str()?.split_once(":/")?;
+    Export::parse(server, share).ok()
 }
 
 pub(in crate::nfs) fn table() -> Result<MountTable, Failure> {
