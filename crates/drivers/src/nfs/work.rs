@@ -24,6 +24,7 @@ mod publish;
 mod remove;
 mod share;
 mod sight;
+mod statd;
 mod stats;
 mod unpublish;
 

@@ -63,6 +63,22 @@ async fn a_worker_that_gets_nowhere_is_ended_and_its_caller_told_where() {
 }
 
 #[tokio::test]
+async fn a_path_whose_server_is_silent_is_told_with_its_server() {
+    let sleep = ["/bin/sleep", "30"].map(Into::into).to_vec();
+    let hands = Hands::Processes(Crew::new(sleep));
+    let work = Work::Stats {
+        path: "/p".into(),
+        export: Some(on().export),
+    };
+    let refused = hands.run(order(work), SHORT, ()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::DeadlineExceeded);
+    assert!(
+        refused.to_string().contains("nfs.example:/data"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
 async fn copies_in_a_share_wait_for_others_and_nothing_else_does() {
     let crew = Crew::new(vec!["/bin/true".into()]);
     let record = Record {

@@ -11,7 +11,7 @@ use orlop_host::mount::{self, Depth};
 use tonic::Code;
 
 use super::share::Ground;
-use super::sight;
+use super::{sight, statd};
 use crate::nfs::failure::Failure;
 use crate::nfs::order::{Answer, Publish};
 use crate::nfs::shown::{Relation, relation};
@@ -50,6 +50,9 @@ pub(super) fn publish(ground: &Ground<'_>, order: &Publish) -> Result<Answer, Fa
                 Err(Failure::new(Code::AlreadyExists, told))
             }
         };
+    }
+    if let Some(mount) = sight::mount(&share)? {
+        statd::refuse_without(&mount, &share.export, statd::RPCBIND)?;
     }
     let failed = |error: io::Error| {
         let told = format!(

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
-use orlop_host::MountTable;
+use orlop_host::{Mount, MountTable};
 use tonic::Code;
 
 use super::house::House;
@@ -16,22 +16,28 @@ use crate::nfs::sub_dir::SubDir;
 
 /// How the kernel tells of the share as it is mounted here.
 pub(super) fn own(ground: &Ground<'_>, share: &Share, on: &Mounting) -> Result<Seen, Failure> {
-    let failed = |error: io::Error| {
-        let told = format!(
-            "could not see what share {} is mounted as: {error}",
-            share.export
-        );
-        Failure::new(Code::Internal, told)
-    };
-    let table = MountTable::read().map_err(failed)?;
-    let missing = || failed(io::ErrorKind::NotFound.into());
-    let mount = table.holding(&share.root).map_err(failed)?;
-    let mount = mount.ok_or_else(missing)?;
+    let failed = unseen(share);
+    let mount = mount(share)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
     let held = format!("/proc/self/fd/{}", share.root.as_fd().as_raw_fd());
-    let held = std::fs::read_link(held).map_err(failed)?;
+    let held = std::fs::read_link(held).map_err(&failed)?;
     let way = held.strip_prefix(&mount.point).unwrap_or(Path::new(""));
     let address = ground.address(on).map(|address| address.ip());
-    Ok(Seen::of(mount).below(way).known_as(&share.export, address))
+    Ok(Seen::of(&mount).below(way).known_as(&share.export, address))
+}
+
+/// The share's line of the kernel's table.
+pub(super) fn mount(share: &Share) -> Result<Option<Mount>, Failure> {
+    let failed = unseen(share);
+    let table = MountTable::read().map_err(&failed)?;
+    Ok(table.holding(&share.root).map_err(&failed)?.cloned())
+}
+
+fn unseen(share: &Share) -> impl Fn(io::Error) -> Failure + use<> {
+    let export = share.export.clone();
+    move |error| {
+        let told = format!("could not see what share {export} is mounted as: {error}");
+        Failure::new(Code::Internal, told)
+    }
 }
 
 /// Refuses what would take away what this node shows.
