@@ -26,13 +26,13 @@ fn order(work: Work) -> Order {
 }
 
 /// A worker that reaches its server and then does this.
-async fn follow_one(script: &str) -> Option<Word> {
+async fn follow_one(script: &str, silence: Duration) -> Option<Word> {
     let script = format!(r#"echo '{{"Doing":"copy x"}}'; echo '{{"Beat":0}}'; {script}"#);
     let crew = Crew::new(vec!["/bin/sh".into(), "-c".into(), script.into()]);
     let mut worker = crew.start().unwrap();
     let (words, mut said) = mpsc::channel(64);
     let order = order(Work::Measure { on: on() });
-    let wait = follow(&mut worker, words, (), &order, SHORT);
+    let wait = follow(&mut worker, words, (), &order, silence);
     tokio::time::timeout(Duration::from_secs(20), wait)
         .await
         .unwrap();
@@ -46,14 +46,14 @@ async fn follow_one(script: &str) -> Option<Word> {
 
 #[tokio::test]
 async fn a_worker_that_gets_on_without_a_word_is_not_ended() {
-    let busy = r#"for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; read x < /proc/uptime; done; echo '{"Done":"Done"}'"#;
-    let last = follow_one(busy).await;
+    let busy = r#"for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.4; read x < /proc/uptime; done; echo '{"Done":"Done"}'"#;
+    let last = follow_one(busy, SHORT * 10).await;
     assert!(matches!(last, Some(Word::Done(_))), "{last:?}");
 }
 
 #[tokio::test]
 async fn a_worker_that_gets_nowhere_is_ended_and_its_caller_told_where() {
-    let Some(Word::Failed(failure)) = follow_one("exec sleep 30").await else {
+    let Some(Word::Failed(failure)) = follow_one("exec sleep 30", SHORT).await else {
         panic!("it was not ended");
     };
     assert_eq!(failure.code(), Code::Unavailable);

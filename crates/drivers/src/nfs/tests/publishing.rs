@@ -1,3 +1,5 @@
+use std::os::unix::fs::MetadataExt;
+
 use orlop_host::MountTable;
 
 use super::*;
@@ -14,7 +16,7 @@ impl Drop for Target {
 }
 
 pub(super) fn is_root() -> bool {
-    let root = fs::metadata("/proc/1/root").is_ok();
+    let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     if !root {
         eprintln!("skipped: mounts need root");
     }
