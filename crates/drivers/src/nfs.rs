@@ -30,6 +30,7 @@ mod order;
 mod parameters;
 mod record;
 mod shown;
+mod signs;
 mod sub_dir;
 mod work;
 

@@ -5,9 +5,12 @@
 //! a mount that somebody deletes through.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
+
+use rustix::fs::{AtFlags, StatxFlags};
 
 /// A device number, as `major:minor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,6 +111,13 @@ impl MountTable {
     #[must_use]
     pub fn get(&self, id: MountId) -> Option<&Mount> {
         self.mounts.iter().find(|mount| mount.id == id)
+    }
+
+    /// The mount that something held is on. A server or device that is gone is not waited for.
+    pub fn holding(&self, held: impl AsFd) -> io::Result<Option<&Mount>> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let found = rustix::fs::statx(held, c"", flags, StatxFlags::MNT_ID)?;
+        Ok(self.get(MountId(found.stx_mnt_id)))
     }
 
     /// The topmost mount at exactly this path.

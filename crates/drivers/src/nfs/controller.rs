@@ -119,10 +119,7 @@ impl<'a> Call<'a> {
         secrets: &BTreeMap<String, String>,
     ) -> Result<Mounting, Failure> {
         let plan = match (brought, parameters::options_in_secret(secrets)) {
-            (Some(plan), _) => {
-                self.shared.options.keep(export, &plan);
-                plan
-            }
+            (Some(plan), _) => plan,
             (None, Some(text)) => {
                 MountPlan::parse([text]).map_err(|error| Failure::invalid(&error))?
             }

@@ -17,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::export::Export;
 use super::order::{Mounting, Order, Word};
+use super::signs::Signs;
 
 /// How long a worker is kept that has nothing to do.
 const REST: Duration = Duration::from_secs(10);
@@ -27,6 +28,9 @@ const RESTING: usize = 8;
 /// How many quick calls on a share are worked on at once: more of them are no quicker, and each takes
 /// the memory of a process.
 const AT_ONCE: usize = 4;
+
+/// How many copies are made in a share at once. Each has a process, and what it writes in memory.
+const COPIES: usize = 4;
 
 /// More shares than anybody works on at once.
 const SHARES: usize = 256;
@@ -44,7 +48,7 @@ struct Inner {
     program: Vec<OsString>,
     resting: Mutex<Resting>,
     /// How many more calls a share can have worked on.
-    places: Mutex<BTreeMap<Export, Arc<Semaphore>>>,
+    places: Mutex<BTreeMap<(Export, Length), Arc<Semaphore>>>,
     /// Shares with nothing in their trash but what somebody deletes right now.
     swept: Mutex<BTreeSet<Export>>,
     /// How many workers there are, at work or at rest.
@@ -74,6 +78,13 @@ struct Resting {
     workers: VecDeque<(u64, Worker)>,
     /// How many have come, ever: what tells one rest from another.
     came: u64,
+}
+
+/// Who would have to wait for whom: what is quick doesn't for a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Length {
+    Short,
+    Long,
 }
 
 /// A process that works, or could.
@@ -133,16 +144,19 @@ impl Crew {
     }
 
     /// Waits until an order can be worked on, first come, first served; what keeps its place until
-    /// there is an answer. Copies take as long as they take, and wait for nobody.
+    /// there is an answer. Copies take as long as they take, and wait for each other alone.
     pub(super) async fn place(&self, order: &Order) -> Option<OwnedSemaphorePermit> {
         let share = {
-            let export = &order.work.only()?.export;
+            let (export, length, most) = match order.work.copies_in() {
+                Some(export) => (export, Length::Long, COPIES),
+                None => (&order.work.only()?.export, Length::Short, AT_ONCE),
+            };
             let mut places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
             if places.len() > SHARES {
                 places.retain(|_, share| Arc::strong_count(share) > 1);
             }
-            let share = places.entry(export.clone());
-            Arc::clone(share.or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE))))
+            let share = places.entry((export.clone(), length));
+            Arc::clone(share.or_insert_with(|| Arc::new(Semaphore::new(most))))
         };
         share.acquire_owned().await.ok()
     }
@@ -239,6 +253,11 @@ impl Worker {
                 Err(_) => tracing::warn!(line, "a worker said something strange"),
             }
         }
+    }
+
+    /// What is counted of it. Not what it says, which it may have no time for.
+    pub(super) fn signs(&self) -> Signs {
+        self.child.id().map(Signs::of).unwrap_or_default()
     }
 
     /// Ends it. One that waits for its server is in the kernel's hands, and goes when that lets it go.

@@ -9,6 +9,7 @@ use tonic::Code;
 
 use super::export::Export;
 use super::failure::Failure;
+use super::options::MountPlan;
 
 // The numbers of Linux on all machines that we run on.
 const EPERM: i32 = 1;
@@ -31,9 +32,13 @@ const EHOSTDOWN: i32 = 112;
 const EHOSTUNREACH: i32 = 113;
 const ESTALE: i32 = 116;
 const EDQUOT: i32 = 122;
+const ENOKEY: i32 = 126;
+const EKEYEXPIRED: i32 = 127;
+const EKEYREVOKED: i32 = 128;
+const EKEYREJECTED: i32 = 129;
 
 /// Whether the server does not speak the version that was tried.
-pub(crate) fn is_version(error: &MountError) -> bool {
+fn is_version(error: &MountError) -> bool {
     matches!(error, MountError::Open { source, .. }
         if matches!(source.raw_os_error(), Some(EPROTONOSUPPORT | EINVAL)))
 }
@@ -63,14 +68,32 @@ fn no_answer(export: &Export, port: u16) -> String {
     )
 }
 
+/// A failure of a mount by Kerberos, or without.
+fn is_by_kerberos(plan: &MountPlan) -> bool {
+    plan.value("sec").is_some_and(|sec| sec.starts_with("krb5"))
+}
+
+/// Whether another version is worth a try. One of another kind is none where the trouble may be
+/// Kerberos: what that says of itself would be lost.
+pub(crate) fn is_worth(next: &str, plan: &MountPlan, error: &MountError) -> bool {
+    let unspoken = matches!(error, MountError::Open { source, .. }
+        if source.raw_os_error() == Some(EPROTONOSUPPORT));
+    is_version(error) && (unspoken || next != "3" || !is_by_kerberos(plan))
+}
+
 /// A share that could not be mounted.
-pub(crate) fn mount(export: &Export, version: &str, error: &MountError) -> Failure {
+pub(crate) fn mount(
+    export: &Export,
+    plan: &MountPlan,
+    version: &str,
+    error: &MountError,
+) -> Failure {
     let (number, said) = match error {
         MountError::UnknownType { .. } => (Some(ENODEV), String::new()),
         MountError::Option { option, .. } => {
             let told = format!(
-                "this node's kernel refuses the mount option {option} for {export}: take it out of \
-                 mountOptions"
+                "this node's kernel refuses the mount option {option}, or its value, for {export}: \
+                 mend it in mountOptions, or take it out"
             );
             return Failure::new(Code::InvalidArgument, told);
         }
@@ -81,7 +104,35 @@ pub(crate) fn mount(export: &Export, version: &str, error: &MountError) -> Failu
         "" => String::new(),
         said => format!(" ({said})"),
     };
+    let opened = matches!(error, MountError::Open { .. });
+    let is_rdma = plan
+        .value("proto")
+        .is_some_and(|proto| proto.starts_with("rdma"))
+        || plan.options.iter().any(|(key, _)| key == "rdma");
     let (code, told) = match number {
+        Some(ENODEV | EINVAL | EPROTONOSUPPORT) if opened && is_rdma => (
+            Code::FailedPrecondition,
+            "this node has no RDMA for NFS: it needs the kernel's module rpcrdma and a device; or \
+             take rdma out of mountOptions"
+                .to_owned(),
+        ),
+        Some(EACCES | EPERM | EINVAL | ENOKEY | EKEYEXPIRED | EKEYREVOKED | EKEYREJECTED)
+            if opened && is_by_kerberos(plan) =>
+        {
+            let told = format!(
+                "NFS server {} and this node do not agree on sec={} for {}: Kerberos needs rpc.gssd \
+                 and a keytab on this node, the kernel's module rpcsec_gss_krb5, and an export that \
+                 allows it",
+                export.server,
+                plan.value("sec").unwrap_or_default(),
+                export.path()
+            );
+            let code = match number {
+                Some(EACCES | EPERM) => Code::PermissionDenied,
+                _ => Code::FailedPrecondition,
+            };
+            (code, told)
+        }
         Some(ENODEV) => (
             Code::FailedPrecondition,
             "this node's kernel has no NFS client: load the module nfs".to_owned(),
@@ -149,10 +200,20 @@ pub(crate) fn mount(export: &Export, version: &str, error: &MountError) -> Failu
 /// Work in a share that failed: `doing` says at what.
 pub(crate) fn work(export: &Export, doing: &str, error: &io::Error) -> Failure {
     let (code, advice) = match error.raw_os_error() {
-        Some(EACCES | EPERM) => (
+        Some(EACCES) => (
             Code::PermissionDenied,
             "; the server maps root to nobody (root_squash): export the share with no_root_squash, \
              or give its folder to the server's anonymous user",
+        ),
+        Some(EPERM) => (
+            Code::PermissionDenied,
+            "; the server forbids it to root as well, as with what is immutable there (chattr +i), or \
+             to root alone (root_squash)",
+        ),
+        Some(EROFS) if export.share.is_empty() => (
+            Code::FailedPrecondition,
+            "; this is the root that the server has its shares in, and no share: `showmount -e` \
+             lists those",
         ),
         Some(EROFS) => (
             Code::FailedPrecondition,
@@ -173,7 +234,10 @@ pub(crate) fn work(export: &Export, doing: &str, error: &io::Error) -> Failure {
             Code::FailedPrecondition,
             "; another file system of the server is mounted there, and is not touched",
         ),
-        Some(EBUSY) => (Code::FailedPrecondition, "; it is in use"),
+        Some(EBUSY) => (
+            Code::FailedPrecondition,
+            "; it is in use on the server, where something may be mounted on it",
+        ),
         _ => (Code::Internal, ""),
     };
     Failure::new(
@@ -197,6 +261,24 @@ pub(crate) fn silent(export: Option<&Export>, doing: &str, seconds: u64) -> Fail
     )
 }
 
+/// A worker that was ended, by us because it got nowhere or by somebody else.
+pub(crate) fn ended(export: Option<&Export>, doing: &str, silent: Option<u64>) -> Failure {
+    let place = match export {
+        Some(export) => format!("NFS server {} (share {export})", export.server),
+        None => "the NFS server".to_owned(),
+    };
+    let why = match silent {
+        Some(seconds) => {
+            format!("{place} answered nothing for {seconds} s, so the worker was ended")
+        }
+        None => format!("the worker ended by itself, or was ended by somebody, at work on {place}"),
+    };
+    Failure::new(
+        Code::Unavailable,
+        format!("{why} while it was to {doing}; the call can be repeated"),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use orlop_csi::server::CsiError;
@@ -208,8 +290,59 @@ mod tests {
     }
 
     #[test]
+    fn what_the_options_need_is_told_and_no_other_version_hides_it() {
+        let error = |number| MountError::Open {
+            fs_type: "nfs".into(),
+            said: String::new(),
+            source: io::Error::from_raw_os_error(number),
+        };
+        for (options, number, told) in [
+            ("sec=krb5p", EACCES, "sec=krb5p"),
+            ("sec=krb5", EINVAL, "Kerberos"),
+            ("sec=krb5i", EKEYEXPIRED, "keytab"),
+            ("proto=rdma", ENODEV, "rpcrdma"),
+            ("rdma", ENODEV, "rpcrdma"),
+            ("hard", ENODEV, "has no NFS client"),
+        ] {
+            let plan = MountPlan::parse([options]).unwrap();
+            let failure = mount(&export(), &plan, "4.2", &error(number));
+            assert!(failure.to_string().contains(told), "{failure}");
+        }
+        for (options, next, number, worth) in [
+            ("sec=krb5", "3", EINVAL, false),
+            ("sec=krb5", "4.1", EINVAL, true),
+            ("sec=krb5", "3", EPROTONOSUPPORT, true),
+            ("sec=sys", "3", EINVAL, true),
+            ("", "3", EINVAL, true),
+            ("", "3", EACCES, false),
+        ] {
+            let plan = MountPlan::parse([options]).unwrap();
+            assert_eq!(
+                is_worth(next, &plan, &error(number)),
+                worth,
+                "{options} {number}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_server_forbids_is_told_apart() {
+        let root = Export::parse("nfs.example", "/").unwrap();
+        for (export, number, told) in [
+            (&export(), EPERM, "chattr +i"),
+            (&export(), EBUSY, "in use on the server"),
+            (&root, EROFS, "no share"),
+            (&export(), EROFS, "read-only"),
+        ] {
+            let failure = work(export, "delete x", &io::Error::from_raw_os_error(number));
+            assert!(failure.to_string().contains(told), "{failure}");
+        }
+    }
+
+    #[test]
     fn every_trouble_names_the_share_and_what_to_do() {
         let error = |number| io::Error::from_raw_os_error(number);
+        let plan = MountPlan::default();
         let open = |number| MountError::Open {
             fs_type: "nfs".into(),
             said: String::new(),
@@ -232,22 +365,22 @@ mod tests {
                 "firewall",
             ),
             (
-                mount(&export(), "4.2", &open(EACCES)),
+                mount(&export(), &plan, "4.2", &open(EACCES)),
                 Code::PermissionDenied,
                 "add the node",
             ),
             (
-                mount(&export(), "4.2", &open(ENOENT)),
+                mount(&export(), &plan, "4.2", &open(ENOENT)),
                 Code::NotFound,
                 "has no share /data for this node",
             ),
             (
-                mount(&export(), "3", &open(EACCES)),
+                mount(&export(), &plan, "3", &open(EACCES)),
                 Code::PermissionDenied,
                 "or has no such share",
             ),
             (
-                mount(&export(), "3", &open(EPROTONOSUPPORT)),
+                mount(&export(), &plan, "3", &open(EPROTONOSUPPORT)),
                 Code::FailedPrecondition,
                 "version 3",
             ),

@@ -5,6 +5,8 @@ use std::net::Ipv6Addr;
 
 use serde::{Deserialize, Serialize};
 
+use super::HOUSE;
+
 /// Where volumes are.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Export {
@@ -21,6 +23,8 @@ pub(crate) enum ExportError {
     Server(String),
     #[error("share {0:?} is not a path of plain names")]
     Share(String),
+    #[error("share {0:?} leads into {HOUSE:?}, which is the driver's own")]
+    House(String),
 }
 
 impl Export {
@@ -44,6 +48,9 @@ impl Export {
         let plain = path.is_empty() || path.split('/').all(plain);
         if !plain || path.len() > 1024 || path.contains(['#', '\\']) || has_control(path) {
             return Err(ExportError::Share(share.to_owned()));
+        }
+        if path.split('/').any(|name| name == HOUSE) {
+            return Err(ExportError::House(share.to_owned()));
         }
         Ok(Self {
             server: bare.to_owned(),
@@ -99,7 +106,17 @@ mod tests {
     fn a_share_is_the_root_or_a_path_of_plain_names() {
         assert_eq!(Export::parse("s", "/").unwrap().path(), "/");
         assert_eq!(Export::parse("s", "a").unwrap().path(), "/a");
-        for share in ["/a/../b", "..", "/a//b", "/a/.", "a#b", "a\\..\\b", "a\0"] {
+        for share in [
+            "/data/.orlop-csi",
+            ".orlop-csi/x",
+            "/a/../b",
+            "..",
+            "/a//b",
+            "/a/.",
+            "a#b",
+            "a\\..\\b",
+            "a\0",
+        ] {
             assert!(Export::parse("s", share).is_err(), "{share:?}");
         }
     }

@@ -20,10 +20,14 @@ use tonic::Code;
 use super::crew::{Crew, Worker};
 use super::failure::Failure;
 use super::order::{Answer, Order, Word, Work};
+use super::signs::Signs;
 use super::{diagnosis, work};
 
 /// How long a worker may be silent once it has reached its server.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// How many halves of that it may be silent in while its server answers: other mounts may ask as well.
+const QUIET: u32 = 40;
 
 /// What a call leaves itself to answer before its caller gives up.
 const MARGIN: Duration = Duration::from_millis(500);
@@ -77,9 +81,17 @@ impl Hands {
             Self::StandIn(_) => None,
             Self::Processes(crew) => {
                 let place = tokio::time::timeout_at(deadline, crew.place(&order)).await;
-                place.map_err(|_| {
-                    let doing = "answer calls that came before this one";
-                    diagnosis::silent(order.work.export(), doing, patience.as_secs())
+                place.map_err(|_| match order.work.copies_in() {
+                    Some(export) => {
+                        let told = format!(
+                            "other copies are made in share {export} first; the call can be repeated"
+                        );
+                        Failure::new(Code::DeadlineExceeded, told)
+                    }
+                    None => {
+                        let doing = "answer calls that came before this one";
+                        diagnosis::silent(order.work.export(), doing, patience.as_secs())
+                    }
                 })?
             }
         };
@@ -136,7 +148,7 @@ impl<T: Send + Sync + 'static> Call<T> {
             crew.clone(),
         );
         tokio::spawn(async move {
-            let free = follow(&mut worker, words, held, &order).await;
+            let free = follow(&mut worker, words, held, &order, SILENCE).await;
             match &order.work {
                 // What it found half made lies in the trash now.
                 Work::Create(create) if create.content.is_some() => {
@@ -181,8 +193,8 @@ impl<T: Send + Sync + 'static> Call<T> {
                 Ok(Some(Word::Done(answer))) => return Outcome::Done(answer),
                 Ok(Some(Word::Failed(failure))) => return Outcome::Failed(failure),
                 Ok(Some(Word::Free) | None) => {
-                    let told = format!("the worker ended without a word while it was to {doing}");
-                    return Outcome::Failed(Failure::new(Code::Internal, told));
+                    let export = self.order.work.export();
+                    return Outcome::Failed(diagnosis::ended(export, &doing, None));
                 }
                 Err(_) if files > 0 => {
                     let told = format!(
@@ -206,20 +218,47 @@ fn is_answer(word: &Word) -> bool {
     matches!(word, Word::Done(_) | Word::Failed(_))
 }
 
-/// Passes on what a worker says until it is free, or ends, or says nothing for too long, or its caller
+/// Passes on what a worker says until it is free, or ends, or gets nowhere for too long, or its caller
 /// has left before it reached its server. Whether it is free.
-async fn follow<T>(worker: &mut Worker, words: mpsc::Sender<Word>, held: T, order: &Order) -> bool {
+async fn follow<T>(
+    worker: &mut Worker,
+    words: mpsc::Sender<Word>,
+    held: T,
+    order: &Order,
+    silence: Duration,
+) -> bool {
     let mut held = Some(held);
     let mut reached = false;
     let mut progress = Progress::new(order);
+    let mut doing = "begin".to_owned();
+    let (mut signs, mut quiet) = (Signs::default(), 0);
     loop {
-        let patience = if reached { SILENCE } else { SILENCE * 4 };
+        let patience = if reached { silence / 2 } else { silence * 4 };
         let word = tokio::select! {
             word = tokio::time::timeout(patience, worker.listen()) => word,
             () = words.closed(), if !reached => return false,
         };
-        if let Ok(Some(word)) = &word {
-            progress.hear(word);
+        match &word {
+            Ok(Some(word)) => {
+                progress.hear(word);
+                quiet = 0;
+            }
+            Ok(None) => {}
+            Err(_) => {
+                let before = std::mem::replace(&mut signs, worker.signs());
+                quiet += 1;
+                if reached && quiet < QUIET && (quiet == 1 || signs != before) {
+                    continue;
+                }
+                let seconds = Some(if reached { silence } else { patience }.as_secs());
+                let ended = diagnosis::ended(order.work.export(), &doing, seconds);
+                tracing::warn!("{ended}");
+                drop(held.take());
+                let _ = words.send(Word::Failed(ended)).await;
+            }
+        }
+        if let Ok(Some(Word::Doing(what))) = &word {
+            doing.clone_from(what);
         }
         match word {
             Ok(Some(Word::Free)) => return true,
@@ -273,3 +312,6 @@ impl Progress {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,6 +44,10 @@ pub(crate) struct SnapshotId {
 pub(crate) enum IdError {
     #[error("it is not server#share#folder")]
     Form,
+    #[error("it is longer than {LONGEST} bytes")]
+    Long,
+    #[error("a \"#\" stands in one of its parts, which are told apart by that")]
+    Mark,
     #[error(transparent)]
     Export(#[from] ExportError),
     #[error("its folder is no path below the share: {0}")]
@@ -61,7 +65,7 @@ impl VolumeId {
         folder: SubDir,
         name: Option<String>,
         on_delete: OnDelete,
-    ) -> Self {
+    ) -> Result<Self, IdError> {
         let policy = on_delete.in_id();
         let text = format!(
             "{}#{}#{folder}#{}#{policy}",
@@ -69,19 +73,25 @@ impl VolumeId {
             export.share,
             name.as_deref().unwrap_or_default(),
         );
-        Self {
+        let id = Self {
             export,
             folder,
             name,
             on_delete: (!policy.is_empty()).then_some(on_delete),
             text,
+        };
+        // One that is not read back names a volume that could never be deleted.
+        match Self::parse(&id.text) {
+            Ok(read) if read == id => Ok(id),
+            Ok(_) | Err(IdError::Form) => Err(IdError::Mark),
+            Err(error) => Err(error),
         }
     }
 
     /// Understands an id.
     pub(crate) fn parse(text: &str) -> Result<Self, IdError> {
         if text.len() > LONGEST {
-            return Err(IdError::Form);
+            return Err(IdError::Long);
         }
         let parts: Vec<&str> = text.split('#').collect();
         let (server, share, folder, rest) = match parts.as_slice() {
@@ -129,12 +139,17 @@ impl SnapshotId {
     pub(crate) fn new(export: Export, name: SubDir, volume: &VolumeId) -> Result<Self, IdError> {
         let source = SubDir::parse(volume.key())?;
         let text = format!("{}#{}#{name}#{name}#{source}", export.server, export.share);
-        Ok(Self {
+        let id = Self {
             export,
             folder: name,
             source,
             text,
-        })
+        };
+        match Self::parse(&id.text) {
+            Ok(read) if read == id => Ok(id),
+            Ok(_) | Err(IdError::Form) => Err(IdError::Mark),
+            Err(error) => Err(error),
+        }
     }
 
     /// Understands an id.
@@ -144,7 +159,7 @@ impl SnapshotId {
             return Err(IdError::Form);
         };
         if text.len() > LONGEST {
-            return Err(IdError::Form);
+            return Err(IdError::Long);
         }
         Ok(Self {
             export: Export::parse(server, share)?,
@@ -205,7 +220,8 @@ mod tests {
                 id.folder.clone(),
                 id.name.clone(),
                 id.on_delete.unwrap_or(OnDelete::Delete),
-            );
+            )
+            .unwrap();
             assert_eq!(made, id);
         }
         let old = VolumeId::parse("nfs.example/share/deep/pvc-1").unwrap();
@@ -237,6 +253,8 @@ mod tests {
             "s/share/..",
             "s#share#..\\..##",
             "s#share#.orlop-csi##",
+            "s#share#a/.orlop-csi/volumes##",
+            "s#share/.orlop-csi#volumes##",
         ] {
             assert!(VolumeId::parse(text).is_err(), "{text:?}");
         }

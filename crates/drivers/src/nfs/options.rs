@@ -22,10 +22,21 @@ pub(crate) struct MountPlan {
     pub(crate) flags: Vec<String>,
 }
 
-/// An option that is not on the list.
+/// Why an option cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("mount option {0} is not one of the NFS client's; take it out of mountOptions")]
-pub(crate) struct OptionRefused(String);
+pub(crate) enum OptionRefused {
+    #[error("mount option {0} is not one of the NFS client's; take it out of mountOptions")]
+    Unknown(String),
+    /// Who it says to be asked for the share's root could be anybody.
+    #[error("mount option {0:?} is not allowed: the share's server is asked and no other")]
+    Elsewhere(String),
+    #[error("mount option {0} has a value that it cannot have; mend it in mountOptions")]
+    Value(String),
+    #[error("mount option {0:?} has the value {1:?}, which is no number")]
+    Number(String, String),
+    #[error("NFS version {0:?} of mount option {1:?} is none of 3, 4, 4.0, 4.1, 4.2")]
+    Version(String, String),
+}
 
 /// Options with a value that is a number, a word or an address.
 const VALUED: &[&str] = &[
@@ -40,7 +51,6 @@ const VALUED: &[&str] = &[
     "local_lock",
     "lookupcache",
     "max_connect",
-    "mountaddr",
     "mountport",
     "mountproto",
     "mountvers",
@@ -56,6 +66,27 @@ const VALUED: &[&str] = &[
     "wsize",
     "xprtsec",
 ];
+/// Those of them that are numbers, which may be shown: nobody keeps a number secret there.
+const NUMBERS: &[&str] = &[
+    "acdirmax",
+    "acdirmin",
+    "acregmax",
+    "acregmin",
+    "actimeo",
+    "bsize",
+    "max_connect",
+    "mountport",
+    "mountvers",
+    "namlen",
+    "nconnect",
+    "port",
+    "retrans",
+    "rsize",
+    "timeo",
+    "wsize",
+];
+/// Labels of SELinux, which have letters of their own.
+const LABELS: &[&str] = &["context", "defcontext", "fscontext", "rootcontext"];
 /// Options without.
 const PLAIN: &[&str] = &[
     "ac",
@@ -114,19 +145,40 @@ impl MountPlan {
         let mut minor = None;
         let words = lists
             .into_iter()
-            .flat_map(|list| list.split(','))
+            .flat_map(words)
             .map(str::trim)
             .filter(|word| !word.is_empty());
         for (index, word) in words.enumerate() {
-            let refused = || OptionRefused(named(word, index + 1));
+            let shown = || named(word, index + 1);
             match word.split_once('=') {
-                Some(("vers" | "nfsvers", version)) => {
+                Some((key @ ("vers" | "nfsvers"), version)) => {
+                    let refused = || match harmless(version) && version.len() <= 8 {
+                        true => OptionRefused::Version(version.to_owned(), key.to_owned()),
+                        false => OptionRefused::Value(shown()),
+                    };
                     plan.version = Some(known(version).ok_or_else(refused)?.to_owned());
                 }
                 Some(("minorversion", version)) => minor = Some(version.to_owned()),
                 Some(("retry" | "x-systemd.automount" | "comment", _)) => {}
-                Some((key, value)) if VALUED.contains(&key) && harmless(value) => {
+                Some((key @ ("mountaddr" | "mounthost" | "addr"), _)) => {
+                    return Err(OptionRefused::Elsewhere(key.to_owned()));
+                }
+                Some((key, value)) if VALUED.contains(&key) => {
+                    if !harmless(value) {
+                        return Err(OptionRefused::Value(shown()));
+                    }
+                    if NUMBERS.contains(&key) && value.parse::<u32>().is_err() {
+                        let (key, value) = (key.to_owned(), value.to_owned());
+                        return Err(OptionRefused::Number(key, value));
+                    }
                     plan.options.push((key.to_owned(), Some(value.to_owned())));
+                }
+                Some((key, value)) if LABELS.contains(&key) => {
+                    let label = value.trim_matches('"');
+                    if !is_label(label) {
+                        return Err(OptionRefused::Value(shown()));
+                    }
+                    plan.options.push((key.to_owned(), Some(label.to_owned())));
                 }
                 None if word.strip_prefix('v').and_then(known).is_some() => {
                     plan.version = word.strip_prefix('v').map(str::to_owned);
@@ -134,7 +186,7 @@ impl MountPlan {
                 None if FLAGS.contains(&word) => plan.flags.push(word.to_owned()),
                 None if PLAIN.contains(&word) => plan.options.push((word.to_owned(), None)),
                 None if IGNORED.contains(&word) || word.starts_with("x-") => {}
-                _ => return Err(refused()),
+                _ => return Err(OptionRefused::Unknown(shown())),
             }
         }
         if let (Some("4"), Some(minor)) = (plan.version.as_deref(), minor) {
@@ -194,6 +246,20 @@ impl MountPlan {
         self.options.push(("nolock".to_owned(), None));
         self
     }
+}
+
+/// The options of a list. A comma between quotes is a label's.
+fn words(list: &str) -> impl Iterator<Item = &str> {
+    let mut quoted = false;
+    list.split(move |letter| {
+        quoted ^= letter == '"';
+        letter == ',' && !quoted
+    })
+}
+
+fn is_label(value: &str) -> bool {
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:,".contains(&byte);
+    !value.is_empty() && value.len() <= 255 && value.bytes().all(letter)
 }
 
 fn known(version: &str) -> Option<&str> {
@@ -279,11 +345,48 @@ mod tests {
     }
 
     #[test]
+    fn a_value_that_an_option_cannot_have_is_told_as_one() {
+        for (text, told) in [
+            (
+                "nfsvers=5",
+                "\"5\" of mount option \"nfsvers\" is none of 3, 4, 4.0, 4.1, 4.2",
+            ),
+            ("vers=2", "\"2\" of mount option \"vers\" is none of"),
+            ("vers=4.3", "\"4.3\" of mount option \"vers\" is none of"),
+            (
+                "rsize=lots",
+                "\"rsize\" has the value \"lots\", which is no number",
+            ),
+            ("timeo=-1", "\"timeo\" has the value \"-1\""),
+            ("sec=a b", "\"sec\" has a value"),
+        ] {
+            let error = MountPlan::parse([text]).unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
+    }
+
+    #[test]
+    fn labels_of_selinux_go_to_the_kernel_with_their_commas() {
+        let label = "system_u:object_r:container_file_t:s0:c127,c456";
+        let text = format!("hard,context=\"{label}\",rsize=4096");
+        let plan = MountPlan::parse([text.as_str()]).unwrap();
+        assert_eq!(plan.value("context"), Some(label));
+        assert_eq!(plan.value("rsize"), Some("4096"));
+        for key in ["fscontext", "defcontext", "rootcontext"] {
+            let text = format!("{key}=system_u:object_r:nfs_t:s0");
+            assert!(MountPlan::parse([text.as_str()]).is_ok());
+        }
+        assert!(MountPlan::parse(["context=a\nb"]).is_err());
+    }
+
+    #[test]
     fn other_options_are_refused_without_their_value() {
         for (text, told) in [
             ("addr=1.2.3.4", "\"addr\""),
+            ("mountaddr=1.2.3.4,vers=3", "\"mountaddr\" is not allowed"),
+            ("mounthost=1.2.3.4", "\"mounthost\" is not allowed"),
             ("bind", "\"bind\""),
-            ("vers=5", "\"vers\""),
+            ("vers=Secret!", "\"vers\""),
             ("timeo=1 2", "\"timeo\""),
             ("Secret", "number 1"),
             ("hard,-o", "number 2"),

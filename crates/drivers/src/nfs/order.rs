@@ -10,6 +10,7 @@ use super::failure::Failure;
 use super::options::MountPlan;
 use super::parameters::OnDelete;
 use super::record::Record;
+use super::shown::Seen;
 use super::sub_dir::SubDir;
 
 /// One call's work.
@@ -43,8 +44,8 @@ pub(crate) enum Work {
         folder: SubDir,
         on_delete: OnDelete,
         remove_archived: bool,
-        /// Where this node shows the folder, if it does.
-        shown: Option<PathBuf>,
+        /// What this node shows of servers.
+        shown: Vec<Seen>,
     },
     /// Look whether a volume is there.
     Look {
@@ -71,7 +72,14 @@ pub(crate) enum Work {
         compress: bool,
     },
     /// Do away with a snapshot's folder.
-    Discard { on: Mounting, folder: SubDir },
+    Discard {
+        on: Mounting,
+        folder: SubDir,
+        /// What its archive is named after.
+        source: SubDir,
+        /// What this node shows of servers.
+        shown: Vec<Seen>,
+    },
     /// Show a volume at a path of this node.
     Publish(Publish),
     /// Take it away from there.
@@ -81,7 +89,11 @@ pub(crate) enum Work {
         force: bool,
     },
     /// Measure what is mounted at a path of this node.
-    Stats { path: PathBuf },
+    Stats {
+        path: PathBuf,
+        /// What is there, for messages.
+        export: Option<Export>,
+    },
 }
 
 /// See [`Work::Create`].
@@ -118,6 +130,8 @@ pub(crate) struct Publish {
     pub(crate) permissions: Option<u32>,
     pub(crate) reach: Option<PathBuf>,
     pub(crate) target: PathBuf,
+    /// What is at the target already, if it may be just this volume.
+    pub(crate) there: Option<Seen>,
 }
 
 impl Work {
@@ -136,6 +150,15 @@ impl Work {
             | Self::Publish(_)
             | Self::Unpublish { .. }
             | Self::Stats { .. } => None,
+        }
+    }
+
+    /// The share that it fills with a copy of something.
+    pub(crate) fn copies_in(&self) -> Option<&Export> {
+        match self {
+            Self::Create(create) if create.content.is_some() => Some(&create.on.export),
+            Self::Pack { to, .. } => Some(&to.export),
+            _ => None,
         }
     }
 
@@ -158,7 +181,8 @@ impl Work {
             | Self::Measure { on }
             | Self::Discard { on, .. } => Some(&on.export),
             Self::Pack { from, .. } => Some(&from.export),
-            Self::Unpublish { .. } | Self::Stats { .. } => None,
+            Self::Stats { export, .. } => export.as_ref(),
+            Self::Unpublish { .. } => None,
         }
     }
 }

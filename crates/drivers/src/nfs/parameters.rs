@@ -54,6 +54,10 @@ pub(crate) enum ParameterError {
         "parameter {0:?} is not known; there are server, share, subDir, onDelete and mountPermissions"
     )]
     Unknown(String),
+    #[error("parameter {0:?} is not known; a snapshot class has server, share and mountOptions")]
+    UnknownOfSnapshots(String),
+    #[error("attribute {0:?} is not known; did you mean {1}?")]
+    Misspelt(String, &'static str),
     #[error("parameter {0:?} is there twice")]
     Twice(String),
     #[error("parameter {0:?} is missing")]
@@ -171,7 +175,49 @@ impl Class {
     }
 }
 
-/// What a volume's attributes say to a node. Keys that it does not need are not its business.
+/// Attributes that nodes read, and those of a class that are handed to them.
+const ATTRIBUTES: [&str; 6] = [
+    "server",
+    "share",
+    "subDir",
+    "mountOptions",
+    "mountPermissions",
+    "onDelete",
+];
+
+/// The attribute that was probably meant: who misspells one gets another folder, or other options,
+/// than the one he wrote down.
+fn meant(key: &str) -> Option<&'static str> {
+    let key = key.to_ascii_lowercase().replace(['-', '_', '.'], "");
+    let near = |known: &&str| {
+        let known = known.to_ascii_lowercase();
+        let most = if known.len() < 6 { 1 } else { 2 };
+        distance(key.as_bytes(), known.as_bytes()) <= most
+    };
+    ATTRIBUTES.into_iter().find(near)
+}
+
+/// How many letters differ, are missing, are too many, or have changed places.
+fn distance(one: &[u8], other: &[u8]) -> usize {
+    let width = other.len() + 1;
+    let mut rows = vec![(0..width).collect::<Vec<usize>>()];
+    for (i, letter) in one.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, known) in other.iter().enumerate() {
+            let same = usize::from(letter != known);
+            let mut least = (rows[i][j] + same).min(rows[i][j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *letter == other[j - 1] && one[i - 1] == *known {
+                least = least.min(rows[i - 1][j - 1] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[one.len()][other.len()]
+}
+
+/// What a volume's attributes say to a node. Keys that it does not need are not its business, unless
+/// they look like one that it would.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Attributes {
     pub(crate) export: Option<Export>,
@@ -183,6 +229,17 @@ pub(crate) struct Attributes {
 impl Attributes {
     pub(crate) fn parse(map: &BTreeMap<String, String>) -> Result<Self, ParameterError> {
         let words = Words::of(map)?;
+        let known = |key: &str| {
+            ATTRIBUTES
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(key))
+        };
+        for key in map.keys().filter(|key| !key.contains('/') && !known(key)) {
+            if let Some(meant) = meant(key) {
+                return Err(ParameterError::Misspelt(key.clone(), meant));
+            }
+            tracing::warn!(attribute = key, "an attribute of a volume is not known");
+        }
         let named = words.get("server").is_some() || words.get("share").is_some();
         Ok(Self {
             export: named.then(|| words.export()).transpose()?,
@@ -212,7 +269,7 @@ impl SnapshotClass {
             !known.contains(&key.as_str()) && !key.starts_with("csi.storage.k8s.io/")
         });
         if let Some(key) = unknown {
-            return Err(ParameterError::Unknown(key.clone()));
+            return Err(ParameterError::UnknownOfSnapshots(key.clone()));
         }
         let server = words.get("server").unwrap_or(&volume.server);
         let share = words.get("share").unwrap_or(&volume.share);
@@ -289,6 +346,10 @@ mod tests {
             ("server", "s"),
             ("share", "/"),
             ("storage.kubernetes.io/csiProvisionerIdentity", "x"),
+            ("csi.storage.k8s.io/ephemeral", "true"),
+            ("onDelete", "retain"),
+            ("team", "storage"),
+            ("source", "x"),
             ("mountOptions", "nfsvers=3,nolock"),
         ]))
         .unwrap();
@@ -297,6 +358,36 @@ mod tests {
             Some("nfsvers=3,nolock")
         );
         assert_eq!(attributes.folder, None);
+    }
+
+    #[test]
+    fn a_misspelt_attribute_is_refused_with_what_was_meant() {
+        for (key, meant) in [
+            ("subdri", "subDir"),
+            ("sub-dir", "subDir"),
+            ("mountOption", "mountOptions"),
+            ("mountPermission", "mountPermissions"),
+            ("sever", "server"),
+        ] {
+            let refused = Attributes::parse(&map(&[("server", "s"), ("share", "/"), (key, "x")]));
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains(&format!("{key:?}")), "{refused}");
+            assert!(
+                refused.ends_with(&format!("did you mean {meant}?")),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_snapshot_class_is_told_what_it_may_say() {
+        let volume = Export::parse("s", "/").unwrap();
+        let refused = SnapshotClass::parse(&map(&[("subDir", "x")]), &volume).unwrap_err();
+        let refused = refused.to_string();
+        assert!(
+            refused.contains("has server, share and mountOptions"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -11,6 +11,9 @@ use sha2::{Digest, Sha256};
 
 use super::sub_dir::SubDir;
 
+/// An exbibyte. A size is a label, which may be more than a share has today, but not what none can have.
+pub(crate) const LARGEST: i64 = 1 << 60;
+
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -29,6 +32,12 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// Whether it can be the record of this volume, and not something that merely reads like one.
+    pub(crate) fn is_of(&self, folder: &SubDir, key: &str) -> bool {
+        let sound = (0..=LARGEST).contains(&self.capacity_bytes);
+        self.key == key && self.folder == *folder && sound
+    }
+
     /// In what a wish under the same name differs.
     pub(crate) fn difference(
         &self,

@@ -34,6 +34,11 @@ pub(crate) enum SubDirError {
          --extra-create-metadata"
     )]
     Template(&'static str),
+    #[error(
+        "{0} stands in it, which is none of ${{pvc.metadata.name}}, ${{pvc.metadata.namespace}} and \
+         ${{pv.metadata.name}}"
+    )]
+    Word(String),
 }
 
 impl SubDir {
@@ -62,9 +67,10 @@ impl SubDir {
                 }
             }
         }
-        match text.split('/').next() {
-            Some(HOUSE) => Err(SubDirError::House),
-            _ => Ok(Self(text.to_owned())),
+        // At any level: what is a folder of one share may be the root of another.
+        match text.split('/').any(|name| name == HOUSE) {
+            true => Err(SubDirError::House),
+            false => Ok(Self(text.to_owned())),
         }
     }
 
@@ -131,12 +137,22 @@ pub(crate) fn expand(
     told: Told<'_>,
     untold: Untold,
 ) -> Result<String, SubDirError> {
-    let mut text = template.to_owned();
-    for (word, value) in [
+    let words = [
         ("${pvc.metadata.name}", told.claim),
         ("${pvc.metadata.namespace}", told.namespace),
         ("${pv.metadata.name}", told.volume),
-    ] {
+    ];
+    if untold == Untold::Refused {
+        let strange = template.match_indices("${").map(|(at, _)| &template[at..]);
+        let mut strange =
+            strange.filter(|text| !words.iter().any(|(word, _)| text.starts_with(word)));
+        if let Some(text) = strange.next() {
+            let end = text.find('}').map_or(text.len(), |at| at + 1);
+            return Err(SubDirError::Word(text[..end].to_owned()));
+        }
+    }
+    let mut text = template.to_owned();
+    for (word, value) in words {
         match (text.contains(word), value) {
             (true, Some(value)) => text = text.replace(word, value),
             (true, None) if untold == Untold::Refused => return Err(SubDirError::Template(word)),
@@ -169,6 +185,8 @@ mod tests {
             "a\nb",
             ".orlop-csi",
             "/.orlop-csi/trash",
+            "deep/.orlop-csi",
+            "deep/.orlop-csi/volumes",
         ] {
             assert!(SubDir::parse(text).is_err(), "{text:?}");
         }
@@ -185,6 +203,33 @@ mod tests {
         assert_eq!(deep.name(), "claim");
         assert_eq!(deep.archived().as_str(), "archived-ns/claim");
         assert_eq!(SubDir::parse("x").unwrap().parent(), None);
+    }
+
+    #[test]
+    fn a_template_that_is_none_is_refused_and_found_where_it_is_there() {
+        let told = Told {
+            claim: Some("data"),
+            namespace: Some("ns"),
+            volume: Some("pvc-1"),
+        };
+        for (template, word) in [
+            ("x/${pvc.metadata.nmae}", "${pvc.metadata.nmae}"),
+            (
+                "${pvc.metadata.name}-${pvc.metadata.labels.team}/x",
+                "${pvc.metadata.labels.team}",
+            ),
+            ("${pvc.metadata.name", "${pvc.metadata.name"),
+            ("${}", "${}"),
+        ] {
+            let refused = expand(template, told, Untold::Refused).unwrap_err();
+            assert_eq!(refused, SubDirError::Word(word.to_owned()));
+            assert!(
+                refused.to_string().contains("none of ${pvc.metadata.name}"),
+                "{refused}"
+            );
+            assert!(expand(template, told, Untold::Left).is_ok(), "{template}");
+        }
+        assert_eq!(expand("$x/{y}", told, Untold::Refused).unwrap(), "$x/{y}");
     }
 
     #[test]

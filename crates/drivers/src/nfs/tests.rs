@@ -18,9 +18,15 @@ use super::controller::ControllerService;
 use super::node::NodeService;
 use super::*;
 
+mod discard;
+mod full;
+mod house;
+mod in_use;
 mod life;
+mod nested;
 mod paths;
 mod publishing;
+mod remembered;
 
 /// A driver over a folder: `outside/` has canaries beside the only share.
 struct Ground {
@@ -97,6 +103,17 @@ impl Ground {
         };
         self.controller()
             .delete_volume(Request::new(request))
+            .await
+            .map(drop)
+    }
+
+    async fn discard(&self, id: &str) -> Result<(), Status> {
+        let request = proto::DeleteSnapshotRequest {
+            snapshot_id: id.into(),
+            ..Default::default()
+        };
+        self.controller()
+            .delete_snapshot(Request::new(request))
             .await
             .map(drop)
     }

@@ -16,12 +16,15 @@ mod bulk;
 mod copy;
 mod create;
 mod delete;
+mod discard;
 mod house;
 mod look;
 mod pack;
 mod publish;
 mod remove;
 mod share;
+mod sight;
+mod statd;
 mod stats;
 mod unpublish;
 
@@ -79,14 +82,21 @@ pub(super) fn carry_out(order: &Order, kept: &Kept, tell: &(dyn Fn(Word) + Sync)
         Work::Expand { .. } => look::expand(&ground, &order.work),
         Work::Measure { on } => look::measure(&ground, on),
         Work::Pack { .. } => pack::pack(&ground, &order.work),
-        Work::Discard { on, folder } => delete::discard(&ground, on, folder),
+        Work::Discard { .. } => discard::discard(&ground, &order.work),
         Work::Publish(order) => publish::publish(&ground, order),
         Work::Unpublish {
             reach,
             target,
             force,
-        } => unpublish::unpublish(reach.as_deref(), target, *force).map(|()| Answer::Done),
-        Work::Stats { path } => stats::stats(path),
+        } => {
+            pulse.doing(format!("unmount {}", target.display()));
+            let any = order.stand_in.is_some();
+            unpublish::unpublish(reach.as_deref(), target, *force, any).map(|()| Answer::Done)
+        }
+        Work::Stats { path, .. } => {
+            pulse.doing(format!("measure {}", path.display()));
+            stats::stats(path)
+        }
     };
     match outcome {
         Ok(answer) => tell(Word::Done(answer)),

@@ -9,14 +9,11 @@ use crate::nfs::failure::Failure;
 use crate::nfs::ids::{self, SnapshotId, VolumeId};
 use crate::nfs::order::{Answer, Content, Create, Work};
 use crate::nfs::parameters::Class;
-use crate::nfs::record::Record;
+use crate::nfs::record::{LARGEST, Record};
 use crate::nfs::sub_dir::SubDir;
 
 /// The size of a volume whose claim names none.
 const DEFAULT: i64 = 1 << 30;
-
-/// An exbibyte. A size is a label, which may be more than a share has today, but not what none can have.
-const LARGEST: i64 = 1 << 60;
 
 pub(super) async fn create(
     call: &Call<'_>,
@@ -49,7 +46,7 @@ pub(super) async fn create(
     let on = call.mounting(&id.export, Some(plan), &request.secrets)?;
     let configured = Some(call.shared.config.mount_permissions).filter(|mode| *mode != 0);
     let order = Create {
-        on,
+        on: on.clone(),
         record: Record {
             key: id.key().to_owned(),
             folder: id.folder.clone(),
@@ -69,6 +66,8 @@ pub(super) async fn create(
     let made = call
         .run(Work::Create(order), volume_and_folder(&id))
         .await?;
+    // Not before: by options that do not work no other volume of the share could be deleted.
+    call.shared.options.keep(&id.export, &on.plan);
     let Answer::Volume { capacity_bytes, .. } = made else {
         return Err(Failure::new(
             Code::Internal,
@@ -96,12 +95,17 @@ fn name(class: &Class, asked: &str, on_delete: crate::nfs::OnDelete) -> Result<V
         .map_or(0, |folder| folder.as_str().len());
     let others = export.server.len() + export.share.len() + folder + 4 + on_delete.in_id().len();
     let name = ids::safe_name("pvc", asked, ids::room(others));
-    Ok(match &class.folder {
+    let id = match &class.folder {
         Some(folder) => VolumeId::new(export, folder.clone(), Some(name), on_delete),
         None => {
             let folder = SubDir::parse(&name).map_err(|error| Failure::invalid(&error))?;
             VolumeId::new(export, folder, None, on_delete)
         }
+    };
+    id.map_err(|error| {
+        let folder = class.folder.as_ref().map_or("", SubDir::as_str);
+        let told = format!("subDir {folder:?} gives the volume no id that can be read: {error}");
+        Failure::new(Code::InvalidArgument, told)
     })
 }
 

@@ -1,7 +1,5 @@
 //! DeleteVolume: the folder goes, stays or is renamed, as the volume's id says.
 
-use std::path::Path;
-
 use orlop_csi::proto;
 
 use super::{Call, volume_and_folder};
@@ -33,15 +31,14 @@ pub(super) async fn delete(
         return done;
     }
     // Other nodes are not seen from here, nor in which of several volumes of a folder this one is used.
-    let table = table()?;
-    let shown = shown::somewhere(&table, &id.export, &id.folder);
+    let shown = shown::all(&table()?, config.hands.stand_in().is_some());
     let work = Work::Delete {
         on: call.mounting(&id.export, None, &request.secrets)?,
         key: id.key().to_owned(),
         folder: id.folder.clone(),
         on_delete,
         remove_archived: config.remove_archived,
-        shown: shown.map(Path::to_owned),
+        shown,
     };
     call.run(work, volume_and_folder(&id)).await?;
     done

@@ -12,9 +12,11 @@ use super::{Call, known, volume_turn};
 use crate::local::in_flight::Subject;
 use crate::nfs::failure::Failure;
 use crate::nfs::ids::{self, SnapshotId};
+use crate::nfs::node::table;
 use crate::nfs::options::MountPlan;
 use crate::nfs::order::{Answer, Work};
 use crate::nfs::parameters::SnapshotClass;
+use crate::nfs::shown;
 use crate::nfs::sub_dir::SubDir;
 
 fn turn(id: &SnapshotId) -> Subject {
@@ -95,6 +97,8 @@ pub(super) async fn delete(
     let work = Work::Discard {
         on: call.mounting(&id.export, None, &request.secrets)?,
         folder: id.folder.clone(),
+        source: id.source.clone(),
+        shown: shown::all(&table()?, call.shared.config.hands.stand_in().is_some()),
     };
     call.run(work, vec![turn(&id)]).await?;
     done

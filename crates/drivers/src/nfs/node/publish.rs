@@ -10,12 +10,13 @@ use super::{Published, unpublish};
 use crate::local::Reach;
 use crate::local::in_flight::Subject;
 use crate::nfs::controller::{Call, Capability};
+use crate::nfs::export::Export;
 use crate::nfs::failure::Failure;
 use crate::nfs::ids::VolumeId;
 use crate::nfs::options::MountPlan;
 use crate::nfs::order::{Answer, Mounting, Publish, Work};
 use crate::nfs::parameters::Attributes;
-use crate::nfs::shown::shows;
+use crate::nfs::shown::{Seen, is_nfs, shows};
 
 pub(super) async fn publish(
     call: &Call<'_>,
@@ -43,23 +44,28 @@ pub(super) async fn publish(
         true => Some(call.begin(alone())?),
         false => None,
     };
-    match step(call, &wanted, &target)? {
-        Step::Publish => {}
-        Step::AlreadyThere => match look(call, &target).await {
-            Ok(Answer::Stale) => {
+    let step = step(call, &wanted, &target)?;
+    let there = match step {
+        Step::Publish => None,
+        Step::AlreadyThere | Step::MayBeThere(_) => match look(call, &target).await? {
+            Answer::Stale => {
                 tracing::warn!(path = %target.display(), "a stale mount is replaced");
                 unpublish::clear(call, &target).await?;
+                None
             }
-            Ok(_) => return Ok(proto::NodePublishVolumeResponse {}),
-            Err(failure) => return Err(failure),
+            _ => match step {
+                Step::MayBeThere(seen) => Some(seen),
+                _ => return Ok(proto::NodePublishVolumeResponse {}),
+            },
         },
-    }
+    };
     let work = Work::Publish(Publish {
         on: wanted.on.clone(),
         folder: wanted.folder.clone(),
         permissions,
         reach: folder_of(reach),
         target: target.clone(),
+        there,
     });
     call.run(work, vec![turn(&target)]).await?;
     memory.published().insert(target, wanted);
@@ -117,6 +123,8 @@ fn understand(
 enum Step {
     Publish,
     AlreadyThere,
+    /// The kernel tells it by another name than the volume's, which it may have all the same.
+    MayBeThere(Seen),
 }
 
 fn step(call: &Call<'_>, wanted: &Published, target: &Path) -> Result<Step, Failure> {
@@ -124,20 +132,23 @@ fn step(call: &Call<'_>, wanted: &Published, target: &Path) -> Result<Step, Fail
     let mut published = call.shared.memory.published();
     published.retain(|path, _| table.at(path).is_some());
     if let Some(mount) = table.at(target) {
-        let fits = match published.get(target) {
-            Some(known) => known == wanted,
-            None => fits(mount, wanted),
-        };
-        return match fits {
-            true => Ok(Step::AlreadyThere),
-            false => {
-                let told = format!(
-                    "{} shows another volume already, or this one in another way",
-                    target.display()
-                );
-                Err(Failure::new(Code::AlreadyExists, told))
+        let server = is_nfs(mount) || call.shared.config.hands.stand_in().is_some();
+        let alike = mount.is_read_only() == wanted.on.plan.restrictions().read_only;
+        let step = match published.get(target) {
+            Some(known) => (known == wanted).then_some(Step::AlreadyThere),
+            None if !alike => None,
+            None if shows(mount, &wanted.on.export, wanted.folder.as_ref()) => {
+                Some(Step::AlreadyThere)
             }
+            None => server.then(|| Step::MayBeThere(Seen::of(mount))),
         };
+        return step.ok_or_else(|| {
+            let told = format!(
+                "{} shows another volume already, or this one in another way",
+                target.display()
+            );
+            Failure::new(Code::AlreadyExists, told)
+        });
     }
     let same = |other: &&Published| other.volume == wanted.volume;
     let in_the_way = published
@@ -156,19 +167,24 @@ fn step(call: &Call<'_>, wanted: &Published, target: &Path) -> Result<Step, Fail
     }
 }
 
-/// Whether a mount is what was asked for.
-fn fits(mount: &Mount, wanted: &Published) -> bool {
-    let read_only = wanted.on.plan.restrictions().read_only;
-    mount.is_read_only() == read_only && shows(mount, &wanted.on.export, wanted.folder.as_ref())
-}
-
 /// Looks at a path that shows something, to see whether its server still knows it.
 pub(super) async fn look(call: &Call<'_>, path: &Path) -> Result<Answer, Failure> {
     const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
     let patience = call.caller.patience().unwrap_or(PATIENCE).min(PATIENCE);
+    let known = call.shared.memory.published().get(path).cloned();
+    let export = match known {
+        Some(known) => Some(known.on.export),
+        None => table()?.at(path).and_then(named),
+    };
     let path = path.to_owned();
-    call.run_within(Work::Stats { path }, Vec::new(), patience)
+    call.run_within(Work::Stats { path, export }, Vec::new(), patience)
         .await
+}
+
+/// What the kernel calls a mount's source: the share, or the volume's folder in it.
+fn named(mount: &Mount) -> Option<Export> {
+    let (server, share) = mount.source.to_str()?.split_once(":/")?;
+    Export::parse(server, share).ok()
 }
 
 pub(in crate::nfs) fn table() -> Result<MountTable, Failure> {

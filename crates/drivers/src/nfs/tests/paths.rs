@@ -20,6 +20,8 @@ async fn ids_that_lead_out_are_deleted_without_touching_anything() {
         "nfs.example#share#..\\other##",
         "nfs.example#share/../other#canary##",
         "nfs.example#share#.orlop-csi##",
+        "nfs.example#share#a/.orlop-csi##",
+        "nfs.example#share/.orlop-csi#volumes##",
         "nfs.example/share/..",
         "nothing",
     ] {
@@ -123,6 +125,9 @@ async fn classes_that_lead_out_are_refused() {
         ("subDir", "a/../../other"),
         ("subDir", "a//b"),
         ("subDir", ".orlop-csi/trash"),
+        ("subDir", "deep/.orlop-csi"),
+        ("subDir", "${pvc.metadata.nmae}"),
+        ("share", "/share/.orlop-csi"),
         ("share", "/share/.."),
         ("share", ""),
         ("server", "nfs.example/../x"),
@@ -137,4 +142,21 @@ async fn classes_that_lead_out_are_refused() {
         );
     }
     ground.assert_canaries();
+}
+
+#[tokio::test]
+async fn a_volume_is_only_made_with_an_id_that_deletes_it() {
+    let ground = Ground::new();
+    let deep = ["d".repeat(200).as_str(); 5].join("/");
+    for folder in ["a#b", "#", "a##", deep.as_str()] {
+        let refused = ground.create("pvc-1", &[("subDir", folder)]).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+        assert!(refused.message().contains("no id"), "{refused}");
+        assert_eq!(names(&ground.share()), Vec::<String>::new());
+    }
+    let deep = ["d".repeat(200).as_str(); 4].join("/");
+    let volume = ground.create("pvc-1", &[("subDir", &deep)]).await.unwrap();
+    ground.delete(&volume.volume_id).await.unwrap();
+    assert_eq!(names(&ground.share()), Vec::<String>::new());
 }

@@ -1,9 +1,11 @@
+use std::os::unix::fs::MetadataExt;
+
 use orlop_host::MountTable;
 
 use super::*;
 
 /// Unmounts what a failed test left.
-struct Target(PathBuf);
+pub(super) struct Target(pub(super) PathBuf);
 
 impl Drop for Target {
     fn drop(&mut self) {
@@ -13,15 +15,18 @@ impl Drop for Target {
     }
 }
 
-fn is_root() -> bool {
-    let root = fs::metadata("/proc/1/root").is_ok();
+pub(super) fn is_root() -> bool {
+    let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     if !root {
         eprintln!("skipped: mounts need root");
     }
     root
 }
 
-fn publication(volume: &proto::Volume, target: &Path) -> proto::NodePublishVolumeRequest {
+pub(super) fn publication(
+    volume: &proto::Volume,
+    target: &Path,
+) -> proto::NodePublishVolumeRequest {
     proto::NodePublishVolumeRequest {
         volume_id: volume.volume_id.clone(),
         target_path: target.to_str().unwrap().into(),

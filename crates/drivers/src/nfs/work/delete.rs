@@ -1,17 +1,20 @@
 //! A volume's folder goes: out of its place in one step, and then away, however long that takes.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
+use orlop_csi::server::CsiError;
+use orlop_host::Folder;
 use orlop_host::folder::EntryKind;
 use tonic::Code;
 
 use super::bulk::Bulk;
 use super::house::{House, found, remove_empty_parents};
-use super::remove::Removal;
+use super::remove::{Removal, remove_in_place};
 use super::share::{Ground, Left, Share};
+use super::sight;
 use crate::nfs::failure::Failure;
 use crate::nfs::order::{Answer, Mounting, Work};
 use crate::nfs::parameters::OnDelete;
@@ -36,77 +39,86 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
     let failed = |doing: &str| share.failed(&format!("{doing} {folder}"));
     let there = found(share.root.enter(folder.path())).map_err(failed("look for"))?;
     let house = match (&there, House::find(&share)?) {
-        (_, Some(house)) => house,
-        (Some(_), None) => House::make(&share)?,
+        (_, Some(house)) => Some(house),
+        // Where there is no room for our own folder nothing is on record, and what goes makes room.
+        (Some(_), None) => match House::make(&share) {
+            Ok(house) => Some(house),
+            Err(failure) if failure.code() == Code::ResourceExhausted => None,
+            Err(failure) => return Err(failure),
+        },
         // Nothing there, and nothing ever written: not even our own folder is made.
         (None, None) => return Ok(Answer::Done),
     };
-    if let Some(place) = shown
-        && there.is_some()
-        && house
-            .is_alone(folder, key)
-            .map_err(failed("look for users of"))?
-    {
-        let told = format!(
-            "folder {folder} of share {} is in use: this node shows it at {}; end the pods that use \
-             it, then repeat the call",
-            share.export,
-            place.display()
-        );
-        return Err(Failure::new(Code::FailedPrecondition, told));
+    let (mut alone, mut outer) = (true, None);
+    if let Some(house) = &house {
+        let users = house.is_alone(folder, key);
+        alone = users.map_err(failed("look for users of"))?;
+        outer = house.outer(folder).map_err(failed("look around"))?;
     }
-    let alone = house.forget(folder, key).map_err(failed("forget"))?;
-    if there.is_none() || !alone {
+    if there.is_some() && alone && outer.is_none() {
+        sight::refuse_in_use(ground, &share, on, folder, shown)?;
+        sight::refuse_holder(&share, house.as_ref(), folder)?;
+    }
+    if let Some(house) = &house {
+        alone = house.forget(folder, key).map_err(failed("forget"))?;
+    }
+    if there.is_none() || !alone || outer.is_some() {
+        if let Some(outer) = outer.filter(|_| alone && there.is_some()) {
+            // It is that volume's as well, and goes with it: the last, as where two have one folder.
+            eprintln!(
+                "folder {folder} of share {} stays: it is in folder {} of volume {:?}",
+                share.export, outer.folder, outer.key
+            );
+        }
         ground.left.replace(ground.to_delete(Vec::new()));
         return Ok(Answer::Done);
     }
     let thrown = match on_delete {
         OnDelete::Retain => None,
         OnDelete::Archive => {
-            archive(&share, &house, folder, *remove_archived).map_err(failed("archive"))?
+            archive(&share, house.as_ref(), folder, *remove_archived).map_err(failed("archive"))?
         }
         OnDelete::Delete => {
-            let thrown = throw_away(&share, &house, folder).map_err(failed("delete"))?;
+            let thrown = throw_away(ground, &share, house.as_ref(), folder);
+            let thrown = thrown.map_err(failed("delete"))?;
             remove_empty_parents(&share, folder).map_err(failed("tidy up after"))?;
             thrown
         }
     };
-    begin_to_sweep(ground, &share, thrown);
+    begin_to_sweep(ground, &share, thrown.into_iter().collect());
     Ok(Answer::Done)
 }
 
-/// A snapshot's folder goes the same way.
-pub(super) fn discard(
+/// Moves a folder to the trash. Where there is no room for that it is removed where it is, however long
+/// its caller has to wait: a share that is full must be emptied somehow.
+fn throw_away(
     ground: &Ground<'_>,
-    on: &Mounting,
+    share: &Share,
+    house: Option<&House>,
     folder: &SubDir,
-) -> Result<Answer, Failure> {
-    let share = ground.open(on)?;
-    let failed = |doing: &str| share.failed(&format!("{doing} {folder}"));
-    if found(share.root.enter(folder.path()))
-        .map_err(failed("look for"))?
-        .is_none()
-    {
-        return Ok(Answer::Done);
-    }
-    let house = House::make(&share)?;
-    let thrown = throw_away(&share, &house, folder).map_err(failed("delete"))?;
-    begin_to_sweep(ground, &share, thrown);
-    Ok(Answer::Done)
-}
-
-fn throw_away(share: &Share, house: &House, folder: &SubDir) -> io::Result<Option<OsString>> {
+) -> io::Result<Option<OsString>> {
     let parent = match folder.parent() {
         None => share.root.again()?,
         Some(parent) => share.root.enter(parent)?,
     };
-    house.throw_away(&parent, folder.name())
+    match house.map(|house| house.throw_away(&parent, folder.name())) {
+        Some(Err(error)) if is_full(&error) => {}
+        Some(outcome) => return outcome,
+        None => {}
+    }
+    ground.pulse.doing(format!("delete {folder} in its place"));
+    remove_in_place(ground.pulse, &parent, folder.name()).map(|()| None)
+}
+
+pub(super) fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
 /// Renames a folder; what makes way for it, if something does.
 fn archive(
     share: &Share,
-    house: &House,
+    house: Option<&House>,
     folder: &SubDir,
     replace: bool,
 ) -> io::Result<Option<OsString>> {
@@ -119,9 +131,9 @@ fn archive(
         None => share.root.again()?,
         Some(parent) => share.root.make(parent, 0o777)?,
     };
-    let thrown = match replace {
-        true => house.throw_away(&to, archived.name())?,
-        false => None,
+    let thrown = match house.filter(|_| replace) {
+        Some(house) => house.throw_away(&to, archived.name())?,
+        None => None,
     };
     // An older archive of the same name is somebody's data: the new one gets a number.
     for number in 0..10_000_u32 {
@@ -139,8 +151,8 @@ fn archive(
 }
 
 /// Deletes while the caller waits, and notes what is left for afterwards.
-fn begin_to_sweep(ground: &Ground<'_>, share: &Share, thrown: Option<OsString>) {
-    let left = ground.to_delete(thrown.into_iter().collect());
+pub(super) fn begin_to_sweep(ground: &Ground<'_>, share: &Share, thrown: Vec<OsString>) {
+    let left = ground.to_delete(thrown);
     let left = sweep_share(ground, share, left, Some(AT_ONCE));
     ground.left.replace(left);
 }
@@ -208,7 +220,8 @@ fn sweep_share(ground: &Ground<'_>, share: &Share, left: Left, at_most: Option<D
             return Ok(Left::Nothing);
         };
         let trash = house.trash().map_err(&failed)?;
-        let removal = Removal::new(ground.pulse, &house, until);
+        let aside = |parent: &Folder, name: &OsStr| house.throw_away(parent, name);
+        let removal = Removal::new(ground.pulse, &aside, until);
         let (mut names, all) = match left {
             Left::Nothing => return Ok(Left::Nothing),
             Left::These(names) => (names, false),

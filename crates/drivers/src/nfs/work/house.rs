@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! .orlop-csi/volumes/<folder>/<name>.json   who uses a folder
+//!            nested/<folder>/<folder>       which of those are in others
 //!            making/<name>                  what is not whole yet
 //!            trash/<number>                 what is being deleted
 //! ```
@@ -18,6 +19,9 @@ use crate::nfs::failure::Failure;
 use crate::nfs::record::{Record, digest};
 use crate::nfs::sub_dir::SubDir;
 
+mod guard;
+mod nested;
+
 /// No record of ours is longer.
 const LONGEST: u64 = 64 << 10;
 
@@ -28,13 +32,18 @@ impl House {
     /// Makes it where it is missing.
     pub(super) fn make(share: &Share) -> Result<Self, Failure> {
         let failed = share.failed("make the driver's own folder");
-        share.root.make(HOUSE, 0o700).map(Self).map_err(failed)
+        let house = share.root.make(HOUSE, 0o700).map_err(failed)?;
+        guard::private(share, &house)?;
+        Ok(Self(house))
     }
 
     /// Finds it: who only looks leaves nothing behind, and may look at what is read-only.
     pub(super) fn find(share: &Share) -> Result<Option<Self>, Failure> {
         let failed = share.failed("look into the driver's own folder");
         let house = found(share.root.enter(HOUSE)).map_err(failed)?;
+        if let Some(house) = &house {
+            guard::private(share, house)?;
+        }
         Ok(house.map(Self))
     }
 
@@ -64,11 +73,13 @@ impl House {
         file.take(LONGEST).read_to_end(&mut bytes)?;
         // One that was cut short by the server's crash is as good as none: the volume's folder is
         // what counts.
-        Ok(serde_json::from_slice(&bytes).ok())
+        let record: Option<Record> = serde_json::from_slice(&bytes).ok();
+        Ok(record.filter(|record| record.is_of(folder, key)))
     }
 
     /// Writes a volume's record, all of it or nothing.
     pub(super) fn write(&self, record: &Record) -> io::Result<()> {
+        self.note(&record.folder)?;
         let users = format!("volumes/{}", digest(record.folder.as_str()));
         let users = self.0.make(users, 0o700)?;
         let making = self.making()?;
@@ -86,7 +97,8 @@ impl House {
             return Ok(true);
         };
         let own = file_name(key);
-        Ok(users.names()?.into_iter().all(|name| name == own))
+        let other = |name: &OsString| *name != own && guard::is_record(name);
+        Ok(!users.names()?.iter().any(other))
     }
 
     /// Forgets a volume. `true` if no other one uses its folder.
@@ -95,13 +107,17 @@ impl House {
             return Ok(true);
         };
         users.remove_file(file_name(key))?;
-        if !users.names()?.is_empty() {
+        // What else lies there is no volume's.
+        if users.names()?.iter().any(|name| guard::is_record(name)) {
             return Ok(false);
         }
         let volumes = self.0.enter("volumes")?;
         match volumes.remove_empty(digest(folder.as_str())) {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+            Ok(_) => self.take_notes(folder).map(|()| true),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                // Somebody has come meanwhile, or what lies there stays.
+                Ok(!users.names()?.iter().any(|name| guard::is_record(name)))
+            }
             Err(error) => Err(error),
         }
     }

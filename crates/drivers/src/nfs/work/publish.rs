@@ -11,8 +11,10 @@ use orlop_host::mount::{self, Depth};
 use tonic::Code;
 
 use super::share::Ground;
+use super::{sight, statd};
 use crate::nfs::failure::Failure;
 use crate::nfs::order::{Answer, Publish};
+use crate::nfs::shown::{Relation, relation};
 
 /// Permissions of the empty folder below the mount.
 const MODE: u32 = 0o750;
@@ -37,6 +39,20 @@ pub(super) fn publish(ground: &Ground<'_>, order: &Publish) -> Result<Answer, Fa
             let failed = share.failed("set the volume's mountPermissions");
             folder.set_mode(mode).map_err(failed)?;
         }
+    }
+    if let Some(there) = &order.there {
+        let own = sight::own(ground, &share, &order.on)?;
+        let same = relation(there, &own, order.folder.as_ref()) == Some(Relation::Same);
+        return match same {
+            true => Ok(Answer::Done),
+            false => {
+                let told = format!("{} shows another volume already", there.point);
+                Err(Failure::new(Code::AlreadyExists, told))
+            }
+        };
+    }
+    if let Some(mount) = sight::mount(&share)? {
+        statd::refuse_without(&mount, &share.export, statd::RPCBIND)?;
     }
     let failed = |error: io::Error| {
         let told = format!(

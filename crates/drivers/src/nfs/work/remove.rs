@@ -13,7 +13,6 @@ use orlop_host::Folder;
 use orlop_host::folder::EntryKind;
 
 use super::Pulse;
-use super::house::House;
 
 /// How many threads remove beside the first: as many as a server has by default.
 const HELP: usize = 15;
@@ -22,23 +21,26 @@ const HELP: usize = 15;
 /// than any stack, and than descriptors can be open: whoever made it may have wanted just that.
 const DEEPEST: usize = 64;
 
+/// How something leaves its place for one that is less deep; what it is called there, if it was there.
+type Aside<'a> = dyn Fn(&Folder, &OsStr) -> io::Result<Option<OsString>> + Sync + 'a;
+
 /// A removal.
 pub(super) struct Removal<'a> {
     pulse: &'a Pulse<'a>,
-    house: &'a House,
+    aside: &'a Aside<'a>,
     /// When to stop: [`io::ErrorKind::TimedOut`].
     until: Option<Instant>,
     /// How many threads are not there yet.
     spare: AtomicUsize,
-    /// What was too deep, and lies at the top of the trash now.
+    /// What was too deep, and was put aside.
     moved: Mutex<Vec<OsString>>,
 }
 
 impl<'a> Removal<'a> {
-    pub(super) fn new(pulse: &'a Pulse<'a>, house: &'a House, until: Option<Instant>) -> Self {
+    pub(super) fn new(pulse: &'a Pulse<'a>, aside: &'a Aside<'a>, until: Option<Instant>) -> Self {
         Self {
             pulse,
-            house,
+            aside,
             until,
             spare: AtomicUsize::new(HELP),
             moved: Mutex::default(),
@@ -80,7 +82,7 @@ impl<'a> Removal<'a> {
 
     fn folder(&self, parent: &Folder, name: &OsStr, depth: usize) -> io::Result<()> {
         if depth >= DEEPEST {
-            let moved = self.house.throw_away(parent, name)?;
+            let moved = (self.aside)(parent, name)?;
             let mut all = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
             all.extend(moved);
             return Ok(());
@@ -157,6 +159,36 @@ impl<'a> Removal<'a> {
         self.spare
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
             .is_ok()
+    }
+}
+
+/// Removes a folder where it is, without any room of our own: what is too deep in it comes to its top.
+pub(super) fn remove_in_place(pulse: &Pulse<'_>, parent: &Folder, name: &str) -> io::Result<()> {
+    let top = match parent.enter(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        held => held?,
+    };
+    let count = AtomicUsize::new(0);
+    let aside = |from: &Folder, name: &OsStr| loop {
+        let number = count.fetch_add(1, Ordering::Relaxed);
+        let place = OsString::from(format!(".orlop-deep-{number}"));
+        match from.rename(name, &top, &place) {
+            Ok(()) => return Ok(Some(place)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // Somebody left it: an attempt before this one, or a user who likes the name.
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            Err(error) => return Err(error),
+        }
+    };
+    let removal = Removal::new(pulse, &aside, None);
+    loop {
+        match removal.remove(parent, OsStr::new(name)) {
+            // What has come to the top since it was read.
+            Err(error)
+                if error.kind() == io::ErrorKind::DirectoryNotEmpty
+                    && !removal.moved().is_empty() => {}
+            other => return other,
+        }
     }
 }
 

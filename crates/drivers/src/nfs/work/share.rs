@@ -228,7 +228,6 @@ impl<'a> Ground<'a> {
         let Mounting { export, plan } = on;
         self.greet(on, address)?;
         let versions = plan.versions();
-        let last = versions.len().saturating_sub(1);
         for (index, version) in versions.iter().enumerate() {
             self.pulse
                 .doing(format!("mount {} by version {version}", export.path()));
@@ -259,8 +258,11 @@ impl<'a> Ground<'a> {
                     let root = Folder::open(&self.order.working_dir);
                     return root.map_err(|error| diagnosis::work(export, "look", &error));
                 }
-                Err(error) if diagnosis::is_version(&error) && index < last => {}
-                Err(error) => return Err(diagnosis::mount(export, version, &error)),
+                Err(error)
+                    if versions
+                        .get(index + 1)
+                        .is_some_and(|next| diagnosis::is_worth(next, plan, &error)) => {}
+                Err(error) => return Err(diagnosis::mount(export, plan, version, &error)),
             }
         }
         Err(Failure::new(Code::Internal, "there is no version to try"))

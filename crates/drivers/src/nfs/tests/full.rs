@@ -1,0 +1,71 @@
+use orlop_host::mount::{self, FsOption, NewMount};
+use orlop_host::{Folder, Restrictions};
+
+use super::publishing::{Target, is_root};
+use super::*;
+
+/// A share with so many files and folders, and no more.
+fn limited(ground: &Ground, files: u32) -> Target {
+    let options = [FsOption {
+        key: "nr_inodes".to_owned(),
+        value: Some(files.to_string()),
+    }];
+    let new = NewMount {
+        fs_type: "tmpfs",
+        source: Path::new("share"),
+        restrictions: Restrictions::default(),
+        options: &options,
+    };
+    mount::mount(&new, Folder::open(&ground.share()).unwrap()).unwrap();
+    Target(ground.share())
+}
+
+fn fill(folder: &Path) {
+    let mut number = 0;
+    while fs::write(folder.join(number.to_string()), "").is_ok() {
+        number += 1;
+    }
+}
+
+#[tokio::test]
+async fn a_full_share_is_emptied_though_it_has_no_room_for_a_trash() {
+    if !is_root() {
+        return;
+    }
+    for (policy, deep) in [("", 1), ("", 200), ("archive", 1)] {
+        let ground = Ground::new();
+        let share = limited(&ground, 400);
+        let root = Folder::open(&ground.share()).unwrap();
+        let mut at = root.make("pvc-1", 0o755).unwrap();
+        for _ in 0..deep {
+            at = at.make("d", 0o755).unwrap();
+        }
+        drop((root, at));
+        fill(&ground.share().join("pvc-1"));
+        let id = format!("nfs.example#share#pvc-1##{policy}");
+        for _ in 0..2 {
+            ground.delete(&id).await.unwrap();
+            let left = match policy {
+                "" => vec![],
+                _ => vec!["archived-pvc-1"],
+            };
+            assert_eq!(names(&ground.share()), left);
+        }
+        drop(share);
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_of_a_full_share_is_deleted() {
+    if !is_root() {
+        return;
+    }
+    let ground = Ground::new();
+    let _share = limited(&ground, 40);
+    fs::create_dir(ground.share().join("s")).unwrap();
+    fs::write(ground.share().join("s/pvc-1.tar"), "x").unwrap();
+    fs::create_dir(ground.share().join("other")).unwrap();
+    fill(&ground.share().join("other"));
+    ground.discard("nfs.example#share#s#s#pvc-1").await.unwrap();
+    assert_eq!(names(&ground.share()), ["other"]);
+}
