@@ -18,6 +18,7 @@ use super::controller::ControllerService;
 use super::node::NodeService;
 use super::*;
 
+mod copies;
 mod life;
 mod paths;
 mod publishing;

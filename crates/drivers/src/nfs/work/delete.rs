@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use orlop_host::folder::EntryKind;
 use tonic::Code;
 
+use super::attempt::{self, Kind};
 use super::bulk::Bulk;
 use super::house::{House, found, remove_empty_parents};
 use super::remove::Removal;
@@ -56,11 +57,13 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
         return Err(Failure::new(Code::FailedPrecondition, told));
     }
     let alone = house.forget(folder, key).map_err(failed("forget"))?;
+    // What was to become of it, and never came to its place.
+    let mut thrown = attempt::throw_away(&house, Kind::Volume, key).map_err(failed("delete"))?;
     if there.is_none() || !alone {
-        ground.left.replace(ground.to_delete(Vec::new()));
+        ground.left.replace(ground.to_delete(thrown));
         return Ok(Answer::Done);
     }
-    let thrown = match on_delete {
+    thrown.extend(match on_delete {
         OnDelete::Retain => None,
         OnDelete::Archive => {
             archive(&share, &house, folder, *remove_archived).map_err(failed("archive"))?
@@ -70,7 +73,7 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
             remove_empty_parents(&share, folder).map_err(failed("tidy up after"))?;
             thrown
         }
-    };
+    });
     begin_to_sweep(ground, &share, thrown);
     Ok(Answer::Done)
 }
@@ -83,14 +86,17 @@ pub(super) fn discard(
 ) -> Result<Answer, Failure> {
     let share = ground.open(on)?;
     let failed = |doing: &str| share.failed(&format!("{doing} {folder}"));
-    if found(share.root.enter(folder.path()))
-        .map_err(failed("look for"))?
-        .is_none()
-    {
-        return Ok(Answer::Done);
+    let there = found(share.root.enter(folder.path())).map_err(failed("look for"))?;
+    let house = match (&there, House::find(&share)?) {
+        (_, Some(house)) => house,
+        (Some(_), None) => House::make(&share)?,
+        (None, None) => return Ok(Answer::Done),
+    };
+    let attempts = attempt::throw_away(&house, Kind::Snapshot, folder.as_str());
+    let mut thrown = attempts.map_err(failed("delete"))?;
+    if there.is_some() {
+        thrown.extend(throw_away(&share, &house, folder).map_err(failed("delete"))?);
     }
-    let house = House::make(&share)?;
-    let thrown = throw_away(&share, &house, folder).map_err(failed("delete"))?;
     begin_to_sweep(ground, &share, thrown);
     Ok(Answer::Done)
 }
@@ -139,8 +145,8 @@ fn archive(
 }
 
 /// Deletes while the caller waits, and notes what is left for afterwards.
-fn begin_to_sweep(ground: &Ground<'_>, share: &Share, thrown: Option<OsString>) {
-    let left = ground.to_delete(thrown.into_iter().collect());
+fn begin_to_sweep(ground: &Ground<'_>, share: &Share, thrown: Vec<OsString>) {
+    let left = ground.to_delete(thrown);
     let left = sweep_share(ground, share, left, Some(AT_ONCE));
     ground.left.replace(left);
 }
@@ -212,7 +218,10 @@ fn sweep_share(ground: &Ground<'_>, share: &Share, left: Left, at_most: Option<D
         let (mut names, all) = match left {
             Left::Nothing => return Ok(Left::Nothing),
             Left::These(names) => (names, false),
-            Left::All => (trash.names().map_err(&failed)?, true),
+            Left::All => {
+                attempt::throw_away_abandoned(&house).map_err(&failed)?;
+                (trash.names().map_err(&failed)?, true)
+            }
         };
         while let Some(name) = names.pop() {
             match removal.remove(&trash, &name) {
