@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-const FILES: usize = 1500;
+const FILES: usize = 800;
 
 impl Ground {
     /// Another controller of the same servers.
@@ -116,7 +116,7 @@ async fn of_two_controllers_that_copy_one_volume_neither_shows_half_of_it() {
     let beside = ground.beside();
     let source = ground.filled("pvc-1", FILES).await;
     let mut done = 0;
-    for (round, wait) in [0, 3, 6, 10, 15, 25, 40].into_iter().enumerate() {
+    for (round, wait) in [0, 5, 10, 20, 30].into_iter().enumerate() {
         let name = format!("copy-{round}");
         let copy = ground.share().join(&name);
         let copied = |ground, wait| {

@@ -154,6 +154,8 @@ impl Unpacking<'_> {
                     }
                     self.pulse.beat();
                 }
+                // A client writes later, and nobody hears what closing a file says of that.
+                file.sync_data()?;
                 tolerate(folder::dress(&file, &looks))?;
             }
             EntryType::Symlink => {
