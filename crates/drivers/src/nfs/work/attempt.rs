@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use orlop_host::{Folder, folder};
@@ -57,7 +58,8 @@ pub(super) struct Attempt<'a> {
     settled: bool,
     /// Whether others may put it there.
     exposed: bool,
-    _working: mpsc::Sender<()>,
+    /// Who shows that it is worked on, until it is told to end.
+    beating: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
 }
 
 impl<'a> Attempt<'a> {
@@ -82,7 +84,7 @@ impl<'a> Attempt<'a> {
             let _ = making.remove_file(alive(name.as_ref()));
         })?;
         let (working, over) = mpsc::channel();
-        std::thread::spawn(move || beat(&sign, &over));
+        let beating = std::thread::spawn(move || beat(&sign, &over));
         Ok(Self {
             pulse,
             house,
@@ -91,7 +93,7 @@ impl<'a> Attempt<'a> {
             folder,
             settled: false,
             exposed: false,
-            _working: working,
+            beating: Some((working, beating)),
         })
     }
 
@@ -143,6 +145,11 @@ impl Drop for Attempt<'_> {
                 eprintln!("{} stays half made: {error}", self.name);
                 return;
             }
+        }
+        // A client keeps what is removed while it is open, under a name of its own.
+        if let Some((working, beating)) = self.beating.take() {
+            drop(working);
+            let _ = beating.join();
         }
         if let Err(error) = self.making.remove_file(alive(self.name.as_ref())) {
             eprintln!("the sign of {} stays: {error}", self.name);
@@ -235,6 +242,7 @@ fn now(making: &Folder) -> io::Result<i64> {
     let name = format!("now-{}", Uuid::new_v4().simple());
     let file = making.create(&name, 0o600)?;
     let now = folder::touch(&file);
+    drop(file);
     making.remove_file(&name)?;
     now
 }

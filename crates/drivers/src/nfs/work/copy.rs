@@ -40,6 +40,8 @@ struct Copy<'a> {
 struct Level {
     from: Folder,
     to: Folder,
+    /// As it was at the beginning: it may go away before its copy is complete.
+    looks: Entry,
     names: std::vec::IntoIter<OsString>,
 }
 
@@ -52,10 +54,10 @@ pub(super) fn copy(from: &Folder, to: &Folder, pulse: &Pulse<'_>) -> io::Result<
         at: PathBuf::new(),
         levels: Vec::new(),
     };
-    let mut level = Level::begin(from.again()?, to.again()?)?;
+    let mut level = Level::begin(from.again()?, to.again()?, from.itself()?)?;
     loop {
         let Some(name) = level.names.next() else {
-            dress(&level.to, &level.from.itself()?)?;
+            dress(&level.to, &level.looks)?;
             let Some(above) = copy.levels.pop() else {
                 return Ok(());
             };
@@ -74,9 +76,14 @@ pub(super) fn copy(from: &Folder, to: &Folder, pulse: &Pulse<'_>) -> io::Result<
 }
 
 impl Level {
-    fn begin(from: Folder, to: Folder) -> io::Result<Self> {
+    fn begin(from: Folder, to: Folder, looks: Entry) -> io::Result<Self> {
         let names = seen(from.names())?.unwrap_or_default().into_iter();
-        Ok(Self { from, to, names })
+        Ok(Self {
+            from,
+            to,
+            looks,
+            names,
+        })
     }
 }
 
@@ -89,8 +96,10 @@ impl Copy<'_> {
                 return Ok(None);
             };
             if entry.kind == EntryKind::Folder {
-                if let Some(below) = seen(level.from.enter(name))? {
-                    return Level::begin(below, level.to.make(name, 0o700)?).map(Some);
+                let below = level.from.enter(name);
+                let below = below.and_then(|below| Ok((below.itself()?, below)));
+                if let Some((looks, below)) = seen(below)? {
+                    return Level::begin(below, level.to.make(name, 0o700)?, looks).map(Some);
                 }
             } else if self.no_folder(level, name, &entry)? {
                 return Ok(None);
@@ -112,7 +121,7 @@ impl Copy<'_> {
                 to.add_name(name, &parent, first.file_name().unwrap_or_default())?;
             }
             EntryKind::File => {
-                let Some(file) = from.read_seen(name, entry)? else {
+                let Some(file) = seen(from.read_seen(name, entry))?.flatten() else {
                     return Ok(false);
                 };
                 let copy = to.create(name, 0o600)?;

@@ -108,8 +108,10 @@ impl House {
         let written = serde_json::to_vec(record)
             .map_err(io::Error::from)
             .and_then(|bytes| file.write_all(&bytes))
-            .and_then(|()| file.sync_all())
-            .and_then(|()| put(&making, &new, &users));
+            .and_then(|()| file.sync_all());
+        // A client keeps what is removed while it is open, under a name of its own.
+        drop(file);
+        let written = written.and_then(|()| put(&making, &new, &users));
         // After a rename there is nothing of that name.
         let removed = making.remove_file(&new);
         written.and_then(|done| removed.map(|_| done))

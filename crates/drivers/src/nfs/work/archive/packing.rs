@@ -130,7 +130,7 @@ impl<W: Write> Packing<'_, W> {
     ) -> io::Result<bool> {
         match entry.kind {
             EntryKind::File => {
-                let Some(file) = from.read_seen(name, entry)? else {
+                let Some(file) = seen(from.read_seen(name, entry))?.flatten() else {
                     return Ok(false);
                 };
                 let bytes = Exactly {
