@@ -9,14 +9,17 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RawDir, ResolveFlags, Timespec, Timestamps, Uid,
-};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RawDir, ResolveFlags, Uid};
 use rustix::io::Errno;
 
 use crate::filesystem::{self, Usage};
+
+mod entry;
+
+use entry::times;
+pub use entry::{Entry, EntryKind, dress, touch};
 
 const INSIDE: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
@@ -30,6 +33,9 @@ const DIRECTORY: OFlags = OFlags::RDONLY
 /// Bytes of a [`Piece`] as the kernel tells it: some two thousand short names.
 const PIECE: usize = 64 << 10;
 
+/// The longest path that the kernel walks in one go, with room to spare.
+const LONGEST: usize = 3500;
+
 /// A directory that is held open.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
@@ -41,42 +47,6 @@ pub struct Piece {
     pub names: Vec<OsString>,
     /// Whether there are no others.
     pub whole: bool,
-}
-
-/// What an entry is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EntryKind {
-    /// A directory.
-    Folder,
-    /// A regular file.
-    File,
-    /// A symbolic link.
-    Link,
-    /// A named pipe.
-    Pipe,
-    /// A device or a socket.
-    Other,
-}
-
-/// An entry of a folder, as it was when looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// What it is.
-    pub kind: EntryKind,
-    /// Permissions and the three special bits.
-    pub mode: u32,
-    /// Its owner.
-    pub uid: u32,
-    /// Its group.
-    pub gid: u32,
-    /// Bytes of a file.
-    pub size: u64,
-    /// Last change of the content: seconds and nanoseconds.
-    pub modified: (i64, u32),
-    /// How many names it has.
-    pub names: u64,
-    /// Its number on its file system.
-    pub inode: u64,
 }
 
 impl Folder {
@@ -98,7 +68,22 @@ impl Folder {
 
     fn walk(&self, below: &Path, resolve: ResolveFlags) -> io::Result<Self> {
         plain(below)?;
-        Ok(Self(openat2(self.as_fd(), below, DIRECTORY, resolve)?))
+        let open = |from: &Self, path: &Path| -> io::Result<Self> {
+            Ok(Self(openat2(from.as_fd(), path, DIRECTORY, resolve)?))
+        };
+        if below.as_os_str().len() <= LONGEST {
+            return open(self, below);
+        }
+        // Trees are deeper than paths are long; each piece is walked under the same rules.
+        let (mut at, mut piece) = (self.again()?, PathBuf::new());
+        for part in below.components() {
+            if piece.as_os_str().len() + part.as_os_str().len() >= LONGEST {
+                at = open(&at, &piece)?;
+                piece.clear();
+            }
+            piece.push(part);
+        }
+        open(&at, &piece)
     }
 
     /// The same directory once more.
@@ -163,7 +148,7 @@ impl Folder {
     pub fn look(&self, name: impl AsRef<OsStr>) -> io::Result<Option<Entry>> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         match rustix::fs::statat(&self.0, single(name.as_ref())?, flags) {
-            Ok(stat) => Ok(Some(entry(&stat))),
+            Ok(stat) => Ok(Some(entry::of(&stat))),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -171,13 +156,41 @@ impl Folder {
 
     /// The folder itself.
     pub fn itself(&self) -> io::Result<Entry> {
-        Ok(entry(&rustix::fs::fstat(&self.0)?))
+        Ok(entry::of(&rustix::fs::fstat(&self.0)?))
     }
 
     /// Opens a regular file for reading. Never waits for the other end of a pipe.
     pub fn read(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         self.file(name.as_ref(), flags, 0)
+    }
+
+    /// Opens for reading the very file that was looked at; none if this name has gone since, or is
+    /// something else by now: a device, say, whose bytes are not the folder's.
+    pub fn read_seen(&self, name: impl AsRef<OsStr>, seen: &Entry) -> io::Result<Option<File>> {
+        // The walk stays on one mount, so that a number is enough to know it by.
+        let same = |now: &Entry| now.kind == EntryKind::File && now.inode == seen.inode;
+        let name = name.as_ref();
+        match self.read(name) {
+            Ok(file) => {
+                let now = entry::of(&rustix::fs::fstat(&file)?);
+                Ok(same(&now).then_some(file))
+            }
+            // There are as many ways to be refused as there are other things that it may be now.
+            Err(error) => match self.look(name)? {
+                Some(now) if same(&now) => Err(error),
+                _ => Ok(None),
+            },
+        }
+    }
+
+    /// Gives a named pipe its owner, permissions and time.
+    pub fn dress_pipe(&self, name: impl AsRef<OsStr>, looks: &Entry) -> io::Result<()> {
+        let pipe = self.read(name)?;
+        match entry::of(&rustix::fs::fstat(&pipe)?).kind {
+            EntryKind::Pipe => dress(&pipe, looks),
+            _ => Err(Errno::STALE.into()),
+        }
     }
 
     /// Makes a regular file that is not there yet.
@@ -303,16 +316,6 @@ impl Folder {
     }
 }
 
-/// Gives an open file its owner, permissions and time.
-pub fn dress(file: &File, entry: &Entry) -> io::Result<()> {
-    let (uid, gid) = (Uid::from_raw(entry.uid), Gid::from_raw(entry.gid));
-    rustix::fs::fchown(file, Some(uid), Some(gid))?;
-    // After the owner: changing that drops the special bits.
-    rustix::fs::fchmod(file, Mode::from_raw_mode(entry.mode))?;
-    rustix::fs::futimens(file, &times(entry.modified))?;
-    Ok(())
-}
-
 /// Copies up to `most` bytes from where both files are; 0 at the end. The file system, or its
 /// server, copies by itself where it can.
 pub fn copy_some(from: &File, to: &File, most: usize) -> io::Result<usize> {
@@ -322,40 +325,6 @@ pub fn copy_some(from: &File, to: &File, most: usize) -> io::Result<usize> {
 impl AsFd for Folder {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
-    }
-}
-
-fn times((seconds, nanoseconds): (i64, u32)) -> Timestamps {
-    let at = Timespec {
-        tv_sec: seconds,
-        tv_nsec: i64::from(nanoseconds),
-    };
-    Timestamps {
-        last_access: at,
-        last_modification: at,
-    }
-}
-
-fn entry(stat: &rustix::fs::Stat) -> Entry {
-    let kind = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => EntryKind::Folder,
-        FileType::RegularFile => EntryKind::File,
-        FileType::Symlink => EntryKind::Link,
-        FileType::Fifo => EntryKind::Pipe,
-        _ => EntryKind::Other,
-    };
-    Entry {
-        kind,
-        mode: stat.st_mode & 0o7777,
-        uid: stat.st_uid,
-        gid: stat.st_gid,
-        size: u64::try_from(stat.st_size).unwrap_or_default(),
-        modified: (
-            stat.st_mtime,
-            u32::try_from(stat.st_mtime_nsec).unwrap_or_default(),
-        ),
-        names: stat.st_nlink,
-        inode: stat.st_ino,
     }
 }
 

@@ -1,9 +1,9 @@
-//! The end of a process that is nobody's child here.
+//! The end of a process that is nobody's child here, and how many files this one may have open.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::process::{Pid, PidfdFlags};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -35,6 +35,19 @@ impl Watched {
     pub async fn ended(&self) -> io::Result<()> {
         self.fd.readable().await.map(drop)
     }
+}
+
+/// Lets this process have as many files open as anybody allows it.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn open_as_many_files_as_allowed() -> io::Result<()> {
+    let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+    let all = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    Ok(rustix::process::setrlimit(Resource::Nofile, all)?)
 }
 
 #[cfg(test)]

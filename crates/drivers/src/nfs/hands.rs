@@ -150,10 +150,11 @@ impl<T: Send + Sync + 'static> Call<T> {
         tokio::spawn(async move {
             let free = follow(&mut worker, words, held, &order, SILENCE).await;
             match &order.work {
-                // What it found half made lies in the trash now.
+                // What it found or left half made may lie in the trash now.
                 Work::Create(create) if create.content.is_some() => {
                     crew.note(&create.on.export, false, false);
                 }
+                Work::Pack { to, .. } => crew.note(&to.export, false, false),
                 work => {
                     if let Some(export) = work.throws_away_in() {
                         crew.note(export, free, order.sweep);

@@ -26,9 +26,22 @@ pub(crate) struct Record {
     /// The id of what it was filled from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) source: Option<String>,
+    /// What is to be its folder, until it is in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) placing: Option<Placing>,
     /// What was told about it to nodes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) context: BTreeMap<String, String>,
+}
+
+/// A folder whose content is whole, though it may not be in its place yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Placing {
+    /// Its name among what is being made.
+    pub(crate) attempt: String,
+    /// Its number, by which it is known in its place.
+    pub(crate) inode: u64,
 }
 
 impl Record {
@@ -79,6 +92,7 @@ mod tests {
             folder: SubDir::parse("pvc-1").unwrap(),
             capacity_bytes: 10,
             source: None,
+            placing: None,
             context: BTreeMap::new(),
         };
         assert_eq!(record.difference(10, 0, &record), None);

@@ -18,6 +18,7 @@ use super::controller::ControllerService;
 use super::node::NodeService;
 use super::*;
 
+mod copies;
 mod discard;
 mod full;
 mod house;

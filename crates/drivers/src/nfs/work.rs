@@ -12,11 +12,13 @@ use std::time::{Duration, Instant};
 use super::order::{Answer, Order, Word, Work};
 
 mod archive;
+mod attempt;
 mod bulk;
 mod copy;
 mod create;
 mod delete;
 mod discard;
+mod fill;
 mod house;
 mod look;
 mod pack;
@@ -24,6 +26,7 @@ mod publish;
 mod remove;
 mod share;
 mod sight;
+mod source;
 mod statd;
 mod stats;
 mod unpublish;
@@ -51,6 +54,10 @@ pub fn worker_main() -> ExitCode {
             let _ = out.write_all(&line).and_then(|()| out.flush());
         }
     };
+    // A copy has descriptors of every level of its tree.
+    if let Err(error) = orlop_host::process::open_as_many_files_as_allowed() {
+        eprintln!("deep trees may not be copied: {error}");
+    }
     let kept = Kept::default();
     for line in next {
         match serde_json::from_str::<Order>(&line) {

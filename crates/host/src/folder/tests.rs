@@ -108,3 +108,46 @@ fn a_large_folder_is_read_in_pieces_and_a_small_one_at_once() {
     assert_eq!(seen, 3000);
     assert!(folder.names().unwrap().is_empty());
 }
+
+#[test]
+fn a_file_is_read_only_while_it_is_the_one_that_was_looked_at() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let folder = Folder::open(dir.path()).unwrap();
+    std::fs::write(&path, "seen").unwrap();
+    let seen = folder.look("file").unwrap().unwrap();
+    assert!(folder.read_seen("file", &seen).unwrap().is_some());
+    // The old one stays, or its number could be given to the next.
+    std::fs::rename(&path, dir.path().join("old")).unwrap();
+    assert!(folder.read_seen("file", &seen).unwrap().is_none(), "gone");
+    std::fs::write(&path, "other").unwrap();
+    assert!(folder.read_seen("file", &seen).unwrap().is_none(), "other");
+    std::fs::remove_file(&path).unwrap();
+    folder.make_pipe("file", 0o600).unwrap();
+    assert!(folder.read_seen("file", &seen).unwrap().is_none(), "pipe");
+    std::fs::remove_file(&path).unwrap();
+    symlink("old", &path).unwrap();
+    assert!(folder.read_seen("file", &seen).unwrap().is_none(), "link");
+    std::fs::remove_file(&path).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    assert!(folder.read_seen("file", &seen).unwrap().is_none(), "socket");
+}
+
+#[test]
+fn a_folder_is_entered_however_long_its_path_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = Folder::open(dir.path()).unwrap();
+    let mut path = PathBuf::new();
+    for level in 0..40 {
+        path.push(format!("{level:0>250}"));
+    }
+    let made = folder.make(&path, 0o755).unwrap();
+    let entered = folder.enter(&path).unwrap();
+    assert_eq!(
+        made.itself().unwrap().inode,
+        entered.itself().unwrap().inode
+    );
+    let mut out = path.clone();
+    out.push("..");
+    assert!(folder.enter(&out).is_err());
+}

@@ -56,6 +56,7 @@ pub(super) async fn create(
                 (required, _) => required,
             },
             source,
+            placing: None,
             context: volume_context.clone(),
         },
         required,

@@ -87,6 +87,7 @@ async fn copies_in_a_share_wait_for_others_and_nothing_else_does() {
         capacity_bytes: 0,
         source: None,
         context: std::collections::BTreeMap::new(),
+        placing: None,
     };
     let copy = order(Work::Create(Create {
         on: on(),

@@ -1,9 +1,13 @@
 //! Copying a tree: bytes, owners, permissions, times, links.
+//!
+//! Others may change it meanwhile. What goes away is left out, and what takes another's name is looked
+//! at again, so that nothing is copied but what was seen to be a file.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use orlop_host::Folder;
 use orlop_host::folder::{self, Entry, EntryKind};
@@ -13,12 +17,32 @@ use super::Pulse;
 /// How much is asked of a server at once, so that it can be seen to go on.
 const AT_ONCE: usize = 16 << 20;
 
+/// How deep a tree may be: each level has descriptors open, and processes have not many more of them
+/// everywhere. A snapshot has the same bound, so that what was packed can be restored and copied.
+pub(super) const DEEPEST: usize = 1000;
+
+/// How often a name is looked at that is something else whenever it is to be opened.
+pub(super) const LOOKS: usize = 20;
+
 /// A copy under way.
 struct Copy<'a> {
     root: &'a Folder,
     pulse: &'a Pulse<'a>,
     /// Files with several names, by their number: where the copy has its first.
     linked: HashMap<u64, PathBuf>,
+    /// The folder that is copied, below the root.
+    at: PathBuf,
+    /// Those on the way to it.
+    levels: Vec<Level>,
+}
+
+/// A folder that is half copied.
+struct Level {
+    from: Folder,
+    to: Folder,
+    /// As it was at the beginning: it may go away before its copy is complete.
+    looks: Entry,
+    names: std::vec::IntoIter<OsString>,
 }
 
 /// Copies what is in one folder into another, which is empty, and dresses that alike.
@@ -27,54 +51,111 @@ pub(super) fn copy(from: &Folder, to: &Folder, pulse: &Pulse<'_>) -> io::Result<
         root: to,
         pulse,
         linked: HashMap::new(),
+        at: PathBuf::new(),
+        levels: Vec::new(),
     };
-    copy.tree(from, to, Path::new(""))?;
-    dress(to, &from.itself()?)
+    let mut level = Level::begin(from.again()?, to.again()?, from.itself()?)?;
+    loop {
+        let Some(name) = level.names.next() else {
+            dress(&level.to, &level.looks)?;
+            let Some(above) = copy.levels.pop() else {
+                return Ok(());
+            };
+            copy.at.pop();
+            level = above;
+            continue;
+        };
+        if let Some(below) = copy.entry(&level, &name)? {
+            if copy.levels.len() + 1 >= DEEPEST {
+                return Err(too_deep());
+            }
+            copy.at.push(&name);
+            copy.levels.push(std::mem::replace(&mut level, below));
+        }
+    }
+}
+
+impl Level {
+    fn begin(from: Folder, to: Folder, looks: Entry) -> io::Result<Self> {
+        let names = seen(from.names())?.unwrap_or_default().into_iter();
+        Ok(Self {
+            from,
+            to,
+            looks,
+            names,
+        })
+    }
 }
 
 impl Copy<'_> {
-    fn tree(&mut self, from: &Folder, to: &Folder, at: &Path) -> io::Result<()> {
-        for name in from.names()? {
-            let Some(entry) = from.look(&name)? else {
-                continue;
+    /// Copies what has a name, if there still is something; a folder is only begun.
+    fn entry(&mut self, level: &Level, name: &OsString) -> io::Result<Option<Level>> {
+        self.pulse.file();
+        for _ in 0..LOOKS {
+            let Some(entry) = seen(level.from.look(name))?.flatten() else {
+                return Ok(None);
             };
-            self.pulse.file();
-            match entry.kind {
-                EntryKind::Folder => {
-                    let below = to.make(&name, 0o700)?;
-                    self.tree(&from.enter(&name)?, &below, &at.join(&name))?;
-                    dress(&below, &entry)?;
+            if entry.kind == EntryKind::Folder {
+                let below = level.from.enter(name);
+                let below = below.and_then(|below| Ok((below.itself()?, below)));
+                if let Some((looks, below)) = seen(below)? {
+                    return Level::begin(below, level.to.make(name, 0o700)?, looks).map(Some);
                 }
-                EntryKind::File if entry.names > 1 && self.linked.contains_key(&entry.inode) => {
-                    let first = &self.linked[&entry.inode];
-                    let parent = match first.parent().filter(|path| !path.as_os_str().is_empty()) {
-                        None => self.root.again()?,
-                        Some(parent) => self.root.enter(parent)?,
-                    };
-                    to.add_name(&name, &parent, first.file_name().unwrap_or_default())?;
-                }
-                EntryKind::File => {
-                    let copy = to.create(&name, 0o600)?;
-                    self.bytes(&from.read(&name)?, &copy)?;
-                    tolerate(folder::dress(&copy, &entry))?;
-                    if entry.names > 1 {
-                        self.linked.insert(entry.inode, at.join(&name));
-                    }
-                }
-                EntryKind::Link => {
-                    to.make_link(&name, &from.read_link(&name)?)?;
-                    tolerate(to.set_owner(&name, entry.uid, entry.gid))?;
-                    to.set_modified(&name, entry.modified)?;
-                }
-                EntryKind::Pipe => {
-                    to.make_pipe(&name, entry.mode)?;
-                    tolerate(to.set_owner(&name, entry.uid, entry.gid))?;
-                }
-                // Sockets and devices are the node's, not the volume's.
-                EntryKind::Other => {}
+            } else if self.no_folder(level, name, &entry)? {
+                return Ok(None);
             }
         }
-        Ok(())
+        Err(restless(&self.at.join(name)))
+    }
+
+    /// Copies what is no folder; `false` if it is something else by now.
+    fn no_folder(&mut self, level: &Level, name: &OsString, entry: &Entry) -> io::Result<bool> {
+        let Level { from, to, .. } = level;
+        match entry.kind {
+            EntryKind::File if entry.names > 1 && self.linked.contains_key(&entry.inode) => {
+                let first = &self.linked[&entry.inode];
+                let parent = match first.parent().filter(|path| !path.as_os_str().is_empty()) {
+                    None => self.root.again()?,
+                    Some(parent) => self.root.enter(parent)?,
+                };
+                to.add_name(name, &parent, first.file_name().unwrap_or_default())?;
+            }
+            EntryKind::File => {
+                let Some(file) = seen(from.read_seen(name, entry))?.flatten() else {
+                    return Ok(false);
+                };
+                let copy = to.create(name, 0o600)?;
+                match self.bytes(&file, &copy) {
+                    Ok(()) => {}
+                    // A server that forgets a removed file does so while it is read.
+                    Err(error) if error.kind() == io::ErrorKind::StaleNetworkFileHandle => {
+                        drop(copy);
+                        to.remove_file(name)?;
+                        return Ok(false);
+                    }
+                    Err(error) => return Err(error),
+                }
+                tolerate(folder::dress(&copy, entry))?;
+                if entry.names > 1 {
+                    self.linked.insert(entry.inode, self.at.join(name));
+                }
+            }
+            EntryKind::Link => {
+                let Some(target) = seen(from.read_link(name))? else {
+                    return Ok(false);
+                };
+                to.make_link(name, &target)?;
+                tolerate(to.set_owner(name, entry.uid, entry.gid))?;
+                to.set_modified(name, entry.modified)?;
+            }
+            EntryKind::Pipe => {
+                to.make_pipe(name, entry.mode)?;
+                tolerate(to.dress_pipe(name, entry))?;
+            }
+            // Sockets and devices are the node's, not the volume's.
+            EntryKind::Folder | EntryKind::Other => {}
+        }
+        Ok(true)
     }
 
     /// By the server itself where it can, which is within one share by version 4.2.
@@ -96,12 +177,39 @@ impl Copy<'_> {
         let mut buffer = vec![0; 1 << 20];
         loop {
             match from.read(&mut buffer)? {
-                0 => return Ok(()),
+                // A client writes later, and nobody hears what closing a file says of that.
+                0 => return to.sync_data(),
                 length => to.write_all(&buffer[..length])?,
             }
             self.pulse.beat();
         }
     }
+}
+
+/// What was found, if it is still what it was: gone, a link or a file where a folder was, a file where a
+/// link was, are what a tree in motion has.
+pub(super) fn seen<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
+    const ELOOP: i32 = 40;
+    use io::ErrorKind::{InvalidInput, NotADirectory, NotFound, StaleNetworkFileHandle};
+    match outcome {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.raw_os_error() == Some(ELOOP) => Ok(None),
+        Err(error) => match error.kind() {
+            NotFound | NotADirectory | StaleNetworkFileHandle => Ok(None),
+            InvalidInput if error.raw_os_error().is_some() => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+/// A name at which there was something else each time.
+pub(super) fn restless(path: &std::path::Path) -> io::Error {
+    let told = format!("{} is replaced all the time", path.display());
+    io::Error::other(told)
+}
+
+pub(super) fn too_deep() -> io::Error {
+    io::Error::other(format!("it has more than {DEEPEST} levels of folders"))
 }
 
 fn cannot(error: &io::Error) -> bool {

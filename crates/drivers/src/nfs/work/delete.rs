@@ -10,6 +10,7 @@ use orlop_host::Folder;
 use orlop_host::folder::EntryKind;
 use tonic::Code;
 
+use super::attempt::{self, Kind};
 use super::bulk::Bulk;
 use super::house::{House, found, remove_empty_parents};
 use super::remove::{Removal, remove_in_place};
@@ -59,8 +60,12 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
         sight::refuse_in_use(ground, &share, on, folder, shown)?;
         sight::refuse_holder(&share, house.as_ref(), folder)?;
     }
+    let mut thrown = Vec::new();
     if let Some(house) = &house {
         alone = house.forget(folder, key).map_err(failed("forget"))?;
+        // What was to become of it, and never came to its place.
+        let attempts = attempt::throw_away(house, Kind::Volume, key);
+        thrown = attempts.map_err(failed("delete"))?;
     }
     if there.is_none() || !alone || outer.is_some() {
         if let Some(outer) = outer.filter(|_| alone && there.is_some()) {
@@ -70,10 +75,10 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
                 share.export, outer.folder, outer.key
             );
         }
-        ground.left.replace(ground.to_delete(Vec::new()));
+        ground.left.replace(ground.to_delete(thrown));
         return Ok(Answer::Done);
     }
-    let thrown = match on_delete {
+    thrown.extend(match on_delete {
         OnDelete::Retain => None,
         OnDelete::Archive => {
             archive(&share, house.as_ref(), folder, *remove_archived).map_err(failed("archive"))?
@@ -84,8 +89,8 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
             remove_empty_parents(&share, folder).map_err(failed("tidy up after"))?;
             thrown
         }
-    };
-    begin_to_sweep(ground, &share, thrown.into_iter().collect());
+    });
+    begin_to_sweep(ground, &share, thrown);
     Ok(Answer::Done)
 }
 
@@ -225,7 +230,10 @@ fn sweep_share(ground: &Ground<'_>, share: &Share, left: Left, at_most: Option<D
         let (mut names, all) = match left {
             Left::Nothing => return Ok(Left::Nothing),
             Left::These(names) => (names, false),
-            Left::All => (trash.names().map_err(&failed)?, true),
+            Left::All => {
+                attempt::throw_away_abandoned(&house).map_err(&failed)?;
+                (trash.names().map_err(&failed)?, true)
+            }
         };
         while let Some(name) = names.pop() {
             match removal.remove(&trash, &name) {

@@ -12,6 +12,7 @@ use orlop_host::folder::EntryKind;
 use tonic::Code;
 
 use super::archive::{self, Packed};
+use super::attempt::{self, Kind};
 use super::delete::{begin_to_sweep, is_full};
 use super::house::{House, found};
 use super::share::{Ground, Share};
@@ -35,7 +36,15 @@ pub(super) fn discard(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failu
     };
     let share = ground.open(on)?;
     let failed = |doing: &str| share.failed(&format!("{doing} snapshot {folder}"));
+    let house = House::find(&share)?;
+    let mut thrown = Vec::new();
+    if let Some(house) = &house {
+        // What was to become of it, and never came to its place.
+        let attempts = attempt::throw_away(house, Kind::Snapshot, folder.as_str());
+        thrown = attempts.map_err(failed("delete"))?;
+    }
     let Some(snapshot) = found(share.root.enter(folder.path())).map_err(failed("look for"))? else {
+        begin_to_sweep(ground, &share, thrown);
         return Ok(Answer::Done);
     };
     let Some(place) = Place::find(&snapshot, source).map_err(failed("look into"))? else {
@@ -43,9 +52,9 @@ pub(super) fn discard(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failu
             "folder {folder} of share {} holds no archive of {source}: nothing is deleted",
             share.export
         );
+        begin_to_sweep(ground, &share, thrown);
         return Ok(Answer::Done);
     };
-    let house = House::find(&share)?;
     let free = house.as_ref().map(|house| house.is_alone(folder, ""));
     let free = free.transpose().map_err(failed("look for users of"))?;
     if free == Some(false) {
@@ -65,7 +74,6 @@ pub(super) fn discard(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failu
         Err(failure) if failure.code() == Code::ResourceExhausted => None,
         Err(failure) => return Err(failure),
     };
-    let mut thrown = Vec::new();
     for name in &place.archives {
         let moved = house
             .as_ref()

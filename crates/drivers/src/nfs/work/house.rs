@@ -3,7 +3,7 @@
 //! ```text
 //! .orlop-csi/volumes/<folder>/<name>.json   who uses a folder
 //!            nested/<folder>/<folder>       which of those are in others
-//!            making/<name>                  what is not whole yet
+//!            making/<name>                  what is not whole yet, see [`super::attempt`]
 //!            trash/<number>                 what is being deleted
 //! ```
 
@@ -12,6 +12,7 @@ use std::io::{self, Read, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use orlop_host::Folder;
+use uuid::Uuid;
 
 use super::share::Share;
 use crate::nfs::HOUSE;
@@ -79,16 +80,60 @@ impl House {
 
     /// Writes a volume's record, all of it or nothing.
     pub(super) fn write(&self, record: &Record) -> io::Result<()> {
+        let name = file_name(&record.key);
+        self.written(record, |making, new, users| {
+            making.rename(new, users, &name)
+        })
+    }
+
+    /// Writes a volume's record if there is none; `false` if there is.
+    pub(super) fn claim(&self, record: &Record) -> io::Result<bool> {
+        let name = file_name(&record.key);
+        self.written(record, |making, new, users| {
+            match users.add_name(&name, making, new) {
+                Ok(()) => Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+                // Not every server's file system has second names.
+                Err(error) if has_no_second_names(&error) => match users.look(&name)? {
+                    Some(_) => Ok(false),
+                    None => making.rename(new, users, &name).map(|()| true),
+                },
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    /// Writes a record beside its place; if that does not get it there, it goes.
+    fn written<T>(
+        &self,
+        record: &Record,
+        put: impl FnOnce(&Folder, &str, &Folder) -> io::Result<T>,
+    ) -> io::Result<T> {
         self.note(&record.folder)?;
         let users = format!("volumes/{}", digest(record.folder.as_str()));
         let users = self.0.make(users, 0o700)?;
         let making = self.making()?;
-        let name = file_name(&record.key);
-        making.remove_file(&name)?;
-        let mut file = making.create(&name, 0o600)?;
-        file.write_all(&serde_json::to_vec(record)?)?;
-        file.sync_all()?;
-        making.rename(&name, &users, &name)
+        // One's own name: another controller may write of the same volume.
+        let new = format!("record-{}", Uuid::new_v4().simple());
+        let mut file = making.create(&new, 0o600)?;
+        let written = serde_json::to_vec(record)
+            .map_err(io::Error::from)
+            .and_then(|bytes| file.write_all(&bytes))
+            .and_then(|()| file.sync_all());
+        // A client keeps what is removed while it is open, under a name of its own.
+        drop(file);
+        let written = written.and_then(|()| put(&making, &new, &users));
+        // After a rename there is nothing of that name.
+        let removed = making.remove_file(&new);
+        written.and_then(|done| removed.map(|_| done))
+    }
+
+    /// Forgets what is written down about a volume, though not that its folder may be used.
+    pub(super) fn forget_record(&self, record: &Record) -> io::Result<()> {
+        match self.users(&record.folder)? {
+            None => Ok(()),
+            Some(users) => users.remove_file(file_name(&record.key)).map(drop),
+        }
     }
 
     /// Whether no other volume uses a folder.
@@ -149,6 +194,11 @@ impl House {
 
 fn file_name(key: &str) -> OsString {
     format!("{}.json", digest(key)).into()
+}
+
+fn has_no_second_names(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, TooManyLinks, Unsupported};
+    matches!(error.kind(), Unsupported | PermissionDenied | TooManyLinks)
 }
 
 /// What is missing is no error.

@@ -244,7 +244,7 @@ impl<'a> Ground<'a> {
             let new = NewMount {
                 fs_type: "nfs",
                 source: Path::new(&source),
-                restrictions: Restrictions::default(),
+                restrictions: restrictions(&self.order.work),
                 options: &options,
             };
             let place = |error: io::Error| {
@@ -269,8 +269,49 @@ impl<'a> Ground<'a> {
     }
 }
 
+/// What a worker's own mount is kept from. A pod's is made of the worker's, and has what its volume's
+/// options say; nobody else has any use for devices of the node, or programs, that lie in a share.
+fn restrictions(work: &Work) -> Restrictions {
+    let own = !matches!(work, Work::Publish(_));
+    Restrictions {
+        no_dev: own,
+        no_suid: own,
+        no_exec: own,
+        ..Restrictions::default()
+    }
+}
+
 fn leave() -> io::Result<MountSpace> {
     let home = MountSpace::current()?;
     mount_space::leave()?;
     Ok(home)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nfs::options::MountPlan;
+    use crate::nfs::order::Publish;
+
+    #[test]
+    fn a_workers_own_mount_has_no_devices_and_a_pods_is_not_restricted_by_it() {
+        let on = Mounting {
+            export: Export::parse("nfs.example", "/share").unwrap(),
+            plan: MountPlan::parse([""; 0]).unwrap(),
+        };
+        let own = restrictions(&Work::Measure { on: on.clone() });
+        assert!(own.no_dev && own.no_suid && own.no_exec && !own.read_only);
+        let publish = Publish {
+            on,
+            folder: None,
+            permissions: None,
+            reach: None,
+            target: "/".into(),
+            there: None,
+        };
+        assert_eq!(
+            restrictions(&Work::Publish(publish)),
+            Restrictions::default()
+        );
+    }
 }
