@@ -1,9 +1,10 @@
 //! Which volume suits a claim: the rule that the binder and the scheduler share.
 
-use std::collections::BTreeMap;
+use std::{cell::OnceCell, collections::BTreeMap};
 
 use crate::{
     claim::Claim,
+    selector::Prepared,
     volume::{Volume, VolumePhase},
 };
 
@@ -120,39 +121,70 @@ pub fn best<'a>(
     place: Place<'_>,
     timing: Timing,
 ) -> Option<&'a Volume> {
-    let mut found: Option<&Volume> = None;
-    for volume in volumes {
-        let reserved = volume.is_reserved_for(claim);
-        if volume.spec.claim_ref.is_some() && !reserved {
-            continue;
-        }
-        let fits = volume.capacity_bytes() >= claim.requested_bytes()
-            && volume.volume_mode() == claim.volume_mode()
-            && same_attributes_class(claim, volume)
-            && grants_access(claim, volume)
-            && !volume.metadata.is_deleting();
-        if !fits {
-            continue;
-        }
-        if reserved {
-            // A person or the scheduler said "this one": nothing else may be taken instead.
-            return place.reaches(volume).then_some(volume);
-        }
-        let free = timing == Timing::Now
-            && volume.phase() == VolumePhase::Available
-            && claim
-                .spec
-                .selector
-                .as_ref()
-                .is_none_or(|s| s.matches(&volume.metadata.labels))
-            && claim.class().unwrap_or_default() == volume.class()
-            && place.reaches(volume);
-        let better = |than: &Volume| shelves::rank(volume) < shelves::rank(than);
-        if free && found.is_none_or(better) {
-            found = Some(volume);
+    Seeker::new(claim).best(volumes, place, timing)
+}
+
+/// A claim that is compared with volumes more than once.
+#[derive(Debug)]
+pub struct Seeker<'c> {
+    claim: &'c Claim,
+    /// Most claims are never compared by their labels.
+    selector: OnceCell<Option<Prepared<'c>>>,
+}
+
+impl<'c> Seeker<'c> {
+    /// One for this claim.
+    pub const fn new(claim: &'c Claim) -> Self {
+        Self {
+            claim,
+            selector: OnceCell::new(),
         }
     }
-    found
+
+    fn selects(&self, volume: &Volume) -> bool {
+        let prepare = || self.claim.spec.selector.as_ref().map(Prepared::new);
+        let selector = self.selector.get_or_init(prepare).as_ref();
+        selector.is_none_or(|s| s.matches(&volume.metadata.labels))
+    }
+
+    /// As [`best`].
+    pub fn best<'a>(
+        &self,
+        volumes: impl IntoIterator<Item = &'a Volume>,
+        place: Place<'_>,
+        timing: Timing,
+    ) -> Option<&'a Volume> {
+        let claim = self.claim;
+        let mut found: Option<&Volume> = None;
+        for volume in volumes {
+            let reserved = volume.is_reserved_for(claim);
+            if volume.spec.claim_ref.is_some() && !reserved {
+                continue;
+            }
+            let fits = volume.capacity_bytes() >= claim.requested_bytes()
+                && volume.volume_mode() == claim.volume_mode()
+                && same_attributes_class(claim, volume)
+                && grants_access(claim, volume)
+                && !volume.metadata.is_deleting();
+            if !fits {
+                continue;
+            }
+            if reserved {
+                // A person or the scheduler said "this one": nothing else may be taken instead.
+                return place.reaches(volume).then_some(volume);
+            }
+            let free = timing == Timing::Now
+                && volume.phase() == VolumePhase::Available
+                && claim.class().unwrap_or_default() == volume.class()
+                && self.selects(volume)
+                && place.reaches(volume);
+            let better = |than: &Volume| shelves::rank(volume) < shelves::rank(than);
+            if free && found.is_none_or(better) {
+                found = Some(volume);
+            }
+        }
+        found
+    }
 }
 
 #[cfg(test)]

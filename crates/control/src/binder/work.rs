@@ -235,7 +235,7 @@ impl Binder {
                 Ok(Outcome::Done)
             }
             Item::Shelf(class) => {
-                self.wake_for_volumes(class);
+                self.wake_for_volumes(class).await;
                 Ok(Outcome::Done)
             }
         };
