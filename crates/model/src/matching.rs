@@ -187,6 +187,19 @@ impl<'c> Seeker<'c> {
     }
 }
 
+/// Whether a volume is free, and may do for a claim that it didn't do for before: something is
+/// new of what a search looks at. Of its annotations, one may say its class.
+pub fn is_offered_anew(old: Option<&Volume>, new: &Volume) -> bool {
+    let free = |v: &Volume| v.spec.claim_ref.is_none() && v.phase() == VolumePhase::Available;
+    let as_before = |old: &Volume| {
+        free(old)
+            && old.spec == new.spec
+            && old.metadata.labels == new.metadata.labels
+            && old.class() == new.class()
+    };
+    free(new) && !old.is_some_and(as_before)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -319,6 +332,40 @@ mod tests {
         let mut shared = claim("1Gi");
         shared.spec.access_modes = vec![crate::AccessMode::ReadWriteMany];
         assert!(!found(&shared, &reserved), "not shared");
+    }
+
+    #[test]
+    fn whatever_a_search_looks_at_offers_a_free_volume_anew() {
+        type Alter = fn(&mut Volume);
+        let changes: [(&str, bool, Alter); 6] = [
+            ("nothing", false, |_| {}),
+            ("a label", true, |v| {
+                v.metadata.labels.insert("disk".into(), "fast".into());
+            }),
+            ("its class, by annotation", true, |v| {
+                let class = crate::well_known::BETA_STORAGE_CLASS;
+                v.metadata.annotations.insert(class.into(), "d".into());
+            }),
+            ("another annotation", false, |v| {
+                v.metadata.annotations.insert("note".into(), "x".into());
+            }),
+            ("its size", true, |v| {
+                v.spec.capacity = volume("v", "9Gi").spec.capacity;
+            }),
+            ("taken", false, |v| {
+                v.spec.claim_ref = Some(crate::ObjectRef::default());
+            }),
+        ];
+        let before = volume("v", "1Gi");
+        assert!(is_offered_anew(None, &before));
+        for (what, anew, change) in changes {
+            let mut now = before.clone();
+            change(&mut now);
+            assert_eq!(is_offered_anew(Some(&before), &now), anew, "{what}");
+        }
+        let mut taken = before.clone();
+        taken.spec.claim_ref = Some(crate::ObjectRef::default());
+        assert!(is_offered_anew(Some(&taken), &before), "let go of");
     }
 
     #[test]

@@ -201,3 +201,24 @@ async fn a_look_at_all_claims_of_a_class_lets_others_go_on() {
     drop(looking);
     process.kill();
 }
+
+#[tokio::test]
+async fn a_free_volume_that_gets_a_label_or_a_class_wakes_the_claims_that_wait() {
+    let (process, binder) = alone();
+    let seen = Arc::new(a_volume("vol", "fast"));
+    let mut labelled = (*seen).clone();
+    labelled.metadata.labels.insert("disk".into(), "d".into());
+    let mut of_class = (*seen).clone();
+    let class = well_known::BETA_STORAGE_CLASS.to_owned();
+    of_class.metadata.annotations.insert(class, "slow".into());
+    for (now, looks) in [((*seen).clone(), 1), (labelled, 2), (of_class, 3)] {
+        // The volume itself, and the shelf of its class if there is news for it.
+        let change = Change::Applied {
+            old: Some(&seen),
+            new: &Arc::new(now),
+        };
+        binder.volume_changed(&change);
+        assert_eq!(binder.queue.depth(), looks);
+    }
+    process.kill();
+}
