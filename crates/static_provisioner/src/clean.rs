@@ -4,6 +4,10 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use orlop_host::{
@@ -35,6 +39,17 @@ pub struct Job {
     pub claim: String,
     /// How far an earlier try came.
     pub before: Option<Record>,
+    /// Says that nobody waits for the outcome any more.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Job {
+    fn go(&self) -> Go {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Go::Stop,
+            false => Go::On,
+        }
+    }
 }
 
 /// What was cleaned, and how.
@@ -300,11 +315,12 @@ impl Taken {
             argv,
             environment: &[(DEVICE, self.path.as_os_str())],
         };
-        let run = cleaner.run(mark, |line| {
+        let heard = |line: &str| {
             tracing::info!(device = %self.path.display(), "the cleaner says: {line}");
             record.done = percent(line).unwrap_or(record.done);
             told(&record)
-        });
+        };
+        let run = cleaner.run(mark, heard, || job.go());
         match run {
             Ok(()) => Ok(finished(VolumeMode::Block, record)),
             Err(CleanerError::Stopped) => Err(CleanError::Stopped),

@@ -49,7 +49,7 @@ struct Order {
 fn order(path: PathBuf, cleaner: BlockCleaner) -> Order {
     let job = Job {
         claim: "uid".into(),
-        before: None,
+        ..Job::default()
     };
     Order { path, cleaner, job }
 }
@@ -120,6 +120,21 @@ fn a_command_finds_the_device_and_its_failure_is_told() {
             .to_string()
             .ends_with("exit status: 1: worn out")
     );
+}
+
+#[test]
+fn a_command_that_says_nothing_ends_when_nobody_waits_for_it() {
+    let Some((_image, device)) = device() else {
+        return;
+    };
+    let argv = ["/bin/sleep", "60"].map(str::to_owned).to_vec();
+    let order = order(device.path(), BlockCleaner::Command(argv));
+    order.job.stop.store(true, Ordering::Relaxed);
+    let started = std::time::Instant::now();
+    let stopped = clean(&order, |_| Go::On);
+    assert!(matches!(stopped, Err(CleanError::Stopped)), "{stopped:?}");
+    assert!(started.elapsed().as_secs() < 10);
+    take(&order.path, &order.cleaner).unwrap();
 }
 
 #[test]
