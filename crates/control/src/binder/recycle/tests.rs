@@ -268,3 +268,33 @@ fn what_is_mounted_inside_a_volume_is_not_scrubbed() {
         assert_eq!(words, "1\nkept\n1\n0\n", "{find}: {errors}");
     }
 }
+
+#[test]
+fn the_api_server_takes_the_pod_of_any_volume() {
+    let mut volume = released();
+    volume.spec.capacity = serde_json::from_value(json!({"storage": "7Ei"})).unwrap();
+    let body = scrubber(&volume, &Config::default()).unwrap();
+    assert_eq!(body["spec"]["activeDeadlineSeconds"], i32::MAX);
+    let dotted = format!("{}.-tail-{}", "x".repeat(222), "y".repeat(20));
+    let mut names = std::collections::BTreeSet::new();
+    for name in ["a".repeat(240), "a".repeat(241), "a".repeat(253), dotted] {
+        volume.metadata.name.clone_from(&name);
+        let body = scrubber(&volume, &Config::default()).unwrap();
+        let own: Pod = object(body);
+        let made = &own.metadata.name;
+        assert!(made.len() <= 253, "{made}");
+        assert!(!made.contains(".-") && !made.contains("--"), "{made}");
+        assert_eq!(
+            orlop_model::Kind::key(&own),
+            pod_key(&name),
+            "it is found again"
+        );
+        assert_eq!(volume_of(&own), Some(name.as_str()), "and its volume");
+        assert!(names.insert(made.clone()), "{made}");
+    }
+    // What somebody else writes on a pod leads to no other volume.
+    let mut strange = pod("u1", "Running");
+    let annotations = &mut strange.metadata.annotations;
+    annotations.insert(well_known::RECYCLER.into(), "other".into());
+    assert_eq!(volume_of(&strange), Some("vol"));
+}
