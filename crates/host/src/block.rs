@@ -4,9 +4,9 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -115,22 +115,52 @@ impl BlockDevice {
 
     /// Lets others use the device, and keeps only the mark that it is being cleaned: no
     /// [`BlockDevice::open_alone`] succeeds while this, or a copy that a child has, is open.
-    pub fn into_mark(self, path: &Path) -> Result<Mark, OpenError> {
+    pub fn into_mark(self) -> Result<Mark, OpenError> {
+        // Its path may lead elsewhere by now; this is the very device.
+        let file = File::open(own_path(self.file.as_fd())).map_err(OpenError::Io)?;
         drop(self);
-        let file = File::open(path).map_err(OpenError::Io)?;
         lock(&file)?;
-        Ok(Mark(file.into()))
+        Ok(Mark(file))
+    }
+
+    /// Its number.
+    pub fn number(&self) -> io::Result<DeviceNumber> {
+        number_of(&self.file)
     }
 }
 
 /// Marks a device as being cleaned, by whoever has a copy of it.
 #[derive(Debug)]
-pub struct Mark(OwnedFd);
+pub struct Mark(File);
+
+impl Mark {
+    /// The number of the device.
+    pub fn number(&self) -> io::Result<DeviceNumber> {
+        number_of(&self.0)
+    }
+
+    /// A path by which a child that has a copy of this finds the device, and no other, whatever
+    /// happens to links meanwhile: no other gets its number while this is open.
+    pub fn path(&self) -> io::Result<PathBuf> {
+        let number = self.number()?;
+        let by_number = PathBuf::from(format!("/dev/block/{number}"));
+        // Containers don't always have it.
+        match self::number(&by_number) {
+            Ok(found) if found == number => Ok(by_number),
+            Ok(_) | Err(_) => Ok(own_path(self.0.as_fd())),
+        }
+    }
+}
 
 impl AsFd for Mark {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// What whoever has the descriptor calls what it stands for.
+fn own_path(descriptor: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
 }
 
 fn lock(file: &File) -> Result<(), OpenError> {

@@ -1,17 +1,33 @@
 //! Running a command of the administrator's that cleans a disk.
 //!
-//! Arguments as they are, no shell. It dies with the thread that started it. What it started in
-//! its turn may live on: whatever descriptor it is given is inherited by those, too, and tells by a
-//! lock that they are there.
+//! Arguments as they are, no shell. It dies with the thread that started it; if it is stopped,
+//! what it started ends with it. Otherwise that may live on: whatever descriptor it is given is
+//! inherited by those, too, and tells by a lock that they are there.
 
 use std::ffi::OsStr;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::scrub::Go;
+
+/// How often a command that says nothing is asked for: nobody waits longer for its end.
+const ASKED: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
+/// How often one is looked at that has closed its output.
+const CLOSED: Duration = Duration::from_millis(20);
+/// What prints without ever ending a line must not fill our memory.
+const LONGEST: usize = 4096;
 
 /// A command, and what it is told.
 #[derive(Debug)]
@@ -56,8 +72,9 @@ pub enum CleanerError {
 }
 
 impl Cleaner<'_> {
-    /// Runs it to its end, and tells each line that it prints; it is ended if it shall not go on. `held` stays open in it and in
-    /// whatever it starts.
+    /// Runs it to its end, and tells each line that it prints. Asks often whether it shall go on,
+    /// also while it prints nothing, and ends it with all that it started if not. `held` stays
+    /// open in it and in whatever it starts.
     #[expect(
         unsafe_code,
         reason = "pre_exec is the only way to bind a child's life to ours"
@@ -66,6 +83,7 @@ impl Cleaner<'_> {
         &self,
         held: impl AsFd,
         mut told: impl FnMut(&str) -> Go,
+        asked: impl Fn() -> Go,
     ) -> Result<(), CleanerError> {
         let (program, arguments) = self.argv.split_first().ok_or(CleanerError::Empty)?;
         let program = PathBuf::from(program);
@@ -81,12 +99,13 @@ impl Cleaner<'_> {
         );
         command.envs(self.environment.iter().copied());
         command.stdin(Stdio::null()).stdout(writer).stderr(errors);
+        // A group of its own, which can be ended as one.
+        command.process_group(0);
         // SAFETY: between fork and exec the closure makes system calls that are async-signal-safe
         // and allocates nothing; `held` is borrowed for longer than the fork takes.
         unsafe {
             command.pre_exec(move || {
-                let kill = rustix::process::Signal::KILL;
-                rustix::process::set_parent_process_death_signal(Some(kill))?;
+                rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
                 if rustix::process::getppid() != Some(parent) {
                     return Err(io::ErrorKind::BrokenPipe.into());
                 }
@@ -97,33 +116,22 @@ impl Cleaner<'_> {
             });
         }
         let child = command.spawn();
-        let mut child = child.map_err(|source| CleanerError::Start {
+        let child = child.map_err(|source| CleanerError::Start {
             program: program.clone(),
             source,
         })?;
         // It has our ends of the pipe: with them gone, the pipe ends with the child's.
         drop(command);
+        let mut running = Running { child, reader };
         let mut last = String::new();
-        let mut lines = BufReader::new(reader);
-        loop {
-            let mut line = Vec::new();
-            // What prints without ever ending a line must not fill our memory.
-            let read = lines.by_ref().take(4096).read_until(b'\n', &mut line);
-            match read {
-                Ok(0) => break,
-                Ok(_) => {
-                    let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-                    if told(&line) == Go::Stop {
-                        child.kill().map_err(CleanerError::Lost)?;
-                        child.wait().map_err(CleanerError::Lost)?;
-                        return Err(CleanerError::Stopped);
-                    }
-                    last = line;
-                }
-                Err(error) => return Err(CleanerError::Lost(error)),
-            }
-        }
-        let status = child.wait().map_err(CleanerError::Lost)?;
+        let ended = running.to_its_end(asked, |line| {
+            line.clone_into(&mut last);
+            told(line)
+        });
+        let Some(status) = ended.map_err(CleanerError::Lost)? else {
+            running.end().map_err(CleanerError::Lost)?;
+            return Err(CleanerError::Stopped);
+        };
         match status.success() {
             true => Ok(()),
             false => Err(CleanerError::Failed {
@@ -133,6 +141,78 @@ impl Cleaner<'_> {
             }),
         }
     }
+}
+
+struct Running {
+    child: Child,
+    reader: PipeReader,
+}
+
+impl Running {
+    /// How it ended; none if it shall not go on.
+    fn to_its_end(
+        &mut self,
+        asked: impl Fn() -> Go,
+        mut told: impl FnMut(&str) -> Go,
+    ) -> io::Result<Option<ExitStatus>> {
+        let mut said = Vec::new();
+        let mut piece = [0; LONGEST];
+        loop {
+            if asked() == Go::Stop {
+                return Ok(None);
+            }
+            let mut waited = [PollFd::new(&self.reader, PollFlags::IN)];
+            match poll(&mut waited, Some(&ASKED)) {
+                Ok(0) | Err(Errno::INTR) => continue,
+                Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let read = self.reader.read(&mut piece)?;
+            said.extend_from_slice(&piece[..read]);
+            while let Some(line) = next_line(&mut said, read == 0) {
+                if told(&line) == Go::Stop {
+                    return Ok(None);
+                }
+            }
+            if read == 0 {
+                break;
+            }
+        }
+        // It may run on without its output.
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Some(status));
+            }
+            if asked() == Go::Stop {
+                return Ok(None);
+            }
+            sleep(CLOSED);
+        }
+    }
+
+    /// Ends it, and what it started. That it was not waited for yet keeps its id its own.
+    fn end(&mut self) -> io::Result<()> {
+        let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(group) = group {
+            match kill_process_group(group, Signal::KILL) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.child.wait().map(drop)
+    }
+}
+
+/// Takes the first line of what was said; the rest too, if no more comes or it is too long.
+fn next_line(said: &mut Vec<u8>, over: bool) -> Option<String> {
+    let end = said.iter().take(LONGEST).position(|byte| *byte == b'\n');
+    let length = match end {
+        Some(end) => end + 1,
+        None if said.is_empty() || (said.len() < LONGEST && !over) => return None,
+        None => said.len().min(LONGEST),
+    };
+    let line: Vec<u8> = said.drain(..length).collect();
+    Some(String::from_utf8_lossy(&line).trim_end().to_owned())
 }
 
 #[cfg(test)]
@@ -146,10 +226,11 @@ mod tests {
             environment: &[("LOCAL_PV_BLKDEVICE", OsStr::new("/dev/x y"))],
         };
         let held = tempfile::tempfile().expect("a file");
-        cleaner.run(&held, |line| {
+        let told = |line: &str| {
             told.push(line.to_owned());
             Go::On
-        })
+        };
+        cleaner.run(&held, told, || Go::On)
     }
 
     #[test]
@@ -181,12 +262,63 @@ mod tests {
         };
         let held = tempfile::tempfile().expect("a file");
         let mut pid = String::new();
-        let stopped = cleaner.run(&held, |line| {
+        let told = |line: &str| {
             line.clone_into(&mut pid);
             Go::Stop
-        });
+        };
+        let stopped = cleaner.run(&held, told, || Go::On);
         assert!(matches!(stopped, Err(CleanerError::Stopped)), "{stopped:?}");
         assert!(!std::path::Path::new("/proc").join(pid).exists());
+    }
+
+    #[test]
+    fn one_that_says_nothing_is_ended_with_what_it_started() {
+        let silent = "sleep 60 & echo $!; exec sleep 60";
+        let closed = "sleep 60 >/dev/null 2>&1 & echo $!; exec sleep 60 >/dev/null 2>&1";
+        for script in [silent, closed] {
+            let argv = ["/bin/sh", "-c", script].map(str::to_owned);
+            let cleaner = Cleaner {
+                argv: &argv,
+                environment: &[],
+            };
+            let held = tempfile::tempfile().expect("a file");
+            let pid = std::cell::RefCell::new(String::new());
+            let told = |line: &str| {
+                pid.replace(line.to_owned());
+                Go::On
+            };
+            let started = std::time::Instant::now();
+            let asked = || match pid.borrow().is_empty() {
+                true => Go::On,
+                false => Go::Stop,
+            };
+            let stopped = cleaner.run(&held, told, asked);
+            assert!(matches!(stopped, Err(CleanerError::Stopped)), "{stopped:?}");
+            assert!(started.elapsed() < Duration::from_secs(10), "at once");
+            let stat = format!("/proc/{}/stat", pid.borrow());
+            let gone = || {
+                let stat = std::fs::read_to_string(&stat);
+                stat.map_or(true, |stat| stat.contains(") Z "))
+            };
+            let deadline = std::time::Instant::now() + Duration::from_secs(10);
+            while !gone() && std::time::Instant::now() < deadline {
+                sleep(CLOSED);
+            }
+            assert!(gone(), "{script}");
+        }
+    }
+
+    #[test]
+    fn lines_are_told_as_they_were_printed() {
+        let mut told = Vec::new();
+        let print = "printf 'one\\ntwo'; sleep 0.1; printf ' more\\n\\nlast'";
+        run(&["/bin/sh", "-c", print], &mut told).expect("it ran");
+        assert_eq!(told, ["one", "two more", "", "last"]);
+        let mut told = Vec::new();
+        let print = "head -c 10000 /dev/zero | tr '\\0' x";
+        run(&["/bin/sh", "-c", print], &mut told).expect("it ran");
+        let lengths: Vec<usize> = told.iter().map(String::len).collect();
+        assert_eq!(lengths, [4096, 4096, 1808]);
     }
 
     #[test]
@@ -201,7 +333,7 @@ mod tests {
             argv: &argv,
             environment: &[],
         };
-        cleaner.run(&held, |_| Go::On).expect("it ran");
+        cleaner.run(&held, |_| Go::On, || Go::On).expect("it ran");
         drop(held);
         let other = file.reopen().expect("the file");
         rustix::fs::flock(&other, alone).expect_err("still locked");

@@ -2,7 +2,9 @@
 //!
 //! Whoever filled it may have nested folders deeper than any stack or path: folders are moved up
 //! before they are emptied, so that none is ever more than one level below the root. Links are
-//! removed, never followed; what is mounted inside stops it.
+//! removed, never followed; what is mounted inside stops it. What stays, the root and ext4's
+//! `lost+found`, loses owner, mode and extended attributes: also these carry words from one
+//! tenant to the next.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,8 +15,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
+mod marks;
+
 /// ext4 keeps it, and fsck wants it; only what is in it goes.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
+/// What the folders that stay are made: as a new file system has them.
+const ROOT: Mode = Mode::from_raw_mode(0o755);
+const FOUND: Mode = Mode::from_raw_mode(0o700);
 
 /// Why a file system could not be emptied. What was removed until then stays removed.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +39,7 @@ pub enum ScrubError {
     #[error("it was stopped")]
     Stopped,
     /// The system refused.
-    #[error("could not remove {}", path.display())]
+    #[error("could not clear {}", path.display())]
     Io {
         /// What.
         path: PathBuf,
@@ -77,7 +84,7 @@ impl Folder {
         }
     }
 
-    /// Removes everything in it, and stays on its mount. Tells after each entry how many were
+    /// Removes everything in it, and what was said of it, and stays on its mount. Tells after each entry how many were
     /// removed.
     pub fn empty(&self, mut told: impl FnMut(u64) -> Go) -> Result<(), ScrubError> {
         let root = &self.root;
@@ -108,6 +115,10 @@ impl Folder {
                 }
             }
             if !left {
+                if let Ok(found) = enter(root.as_fd(), LOST_AND_FOUND) {
+                    marks::clear(&found, FOUND).map_err(|e| self.failed(LOST_AND_FOUND, e))?;
+                }
+                marks::clear(root, ROOT).map_err(|e| self.failed(b"", e))?;
                 return rustix::fs::syncfs(root).map_err(|e| self.failed(b"", e));
             }
         }

@@ -1,9 +1,10 @@
 //! Which volume suits a claim: the rule that the binder and the scheduler share.
 
-use std::collections::BTreeMap;
+use std::{cell::OnceCell, collections::BTreeMap};
 
 use crate::{
     claim::Claim,
+    selector::Prepared,
     volume::{Volume, VolumePhase},
 };
 
@@ -120,39 +121,83 @@ pub fn best<'a>(
     place: Place<'_>,
     timing: Timing,
 ) -> Option<&'a Volume> {
-    let mut found: Option<&Volume> = None;
-    for volume in volumes {
-        let reserved = volume.is_reserved_for(claim);
-        if volume.spec.claim_ref.is_some() && !reserved {
-            continue;
-        }
-        let fits = volume.capacity_bytes() >= claim.requested_bytes()
-            && volume.volume_mode() == claim.volume_mode()
-            && same_attributes_class(claim, volume)
-            && grants_access(claim, volume)
-            && !volume.metadata.is_deleting();
-        if !fits {
-            continue;
-        }
-        if reserved {
-            // A person or the scheduler said "this one": nothing else may be taken instead.
-            return place.reaches(volume).then_some(volume);
-        }
-        let free = timing == Timing::Now
-            && volume.phase() == VolumePhase::Available
-            && claim
-                .spec
-                .selector
-                .as_ref()
-                .is_none_or(|s| s.matches(&volume.metadata.labels))
-            && claim.class().unwrap_or_default() == volume.class()
-            && place.reaches(volume);
-        let better = |than: &Volume| shelves::rank(volume) < shelves::rank(than);
-        if free && found.is_none_or(better) {
-            found = Some(volume);
+    Seeker::new(claim).best(volumes, place, timing)
+}
+
+/// A claim that is compared with volumes more than once.
+#[derive(Debug)]
+pub struct Seeker<'c> {
+    claim: &'c Claim,
+    /// Most claims are never compared by their labels.
+    selector: OnceCell<Option<Prepared<'c>>>,
+}
+
+impl<'c> Seeker<'c> {
+    /// One for this claim.
+    pub const fn new(claim: &'c Claim) -> Self {
+        Self {
+            claim,
+            selector: OnceCell::new(),
         }
     }
-    found
+
+    fn selects(&self, volume: &Volume) -> bool {
+        let prepare = || self.claim.spec.selector.as_ref().map(Prepared::new);
+        let selector = self.selector.get_or_init(prepare).as_ref();
+        selector.is_none_or(|s| s.matches(&volume.metadata.labels))
+    }
+
+    /// As [`best`].
+    pub fn best<'a>(
+        &self,
+        volumes: impl IntoIterator<Item = &'a Volume>,
+        place: Place<'_>,
+        timing: Timing,
+    ) -> Option<&'a Volume> {
+        let claim = self.claim;
+        let mut found: Option<&Volume> = None;
+        for volume in volumes {
+            let reserved = volume.is_reserved_for(claim);
+            if volume.spec.claim_ref.is_some() && !reserved {
+                continue;
+            }
+            let fits = volume.capacity_bytes() >= claim.requested_bytes()
+                && volume.volume_mode() == claim.volume_mode()
+                && same_attributes_class(claim, volume)
+                && grants_access(claim, volume)
+                && !volume.metadata.is_deleting();
+            if !fits {
+                continue;
+            }
+            if reserved {
+                // A person or the scheduler said "this one": nothing else may be taken instead.
+                return place.reaches(volume).then_some(volume);
+            }
+            let free = timing == Timing::Now
+                && volume.phase() == VolumePhase::Available
+                && claim.class().unwrap_or_default() == volume.class()
+                && self.selects(volume)
+                && place.reaches(volume);
+            let better = |than: &Volume| shelves::rank(volume) < shelves::rank(than);
+            if free && found.is_none_or(better) {
+                found = Some(volume);
+            }
+        }
+        found
+    }
+}
+
+/// Whether a volume is free, and may do for a claim that it didn't do for before: something is
+/// new of what a search looks at. Of its annotations, one may say its class.
+pub fn is_offered_anew(old: Option<&Volume>, new: &Volume) -> bool {
+    let free = |v: &Volume| v.spec.claim_ref.is_none() && v.phase() == VolumePhase::Available;
+    let as_before = |old: &Volume| {
+        free(old)
+            && old.spec == new.spec
+            && old.metadata.labels == new.metadata.labels
+            && old.class() == new.class()
+    };
+    free(new) && !old.is_some_and(as_before)
 }
 
 #[cfg(test)]
@@ -287,6 +332,40 @@ mod tests {
         let mut shared = claim("1Gi");
         shared.spec.access_modes = vec![crate::AccessMode::ReadWriteMany];
         assert!(!found(&shared, &reserved), "not shared");
+    }
+
+    #[test]
+    fn whatever_a_search_looks_at_offers_a_free_volume_anew() {
+        type Alter = fn(&mut Volume);
+        let changes: [(&str, bool, Alter); 6] = [
+            ("nothing", false, |_| {}),
+            ("a label", true, |v| {
+                v.metadata.labels.insert("disk".into(), "fast".into());
+            }),
+            ("its class, by annotation", true, |v| {
+                let class = crate::well_known::BETA_STORAGE_CLASS;
+                v.metadata.annotations.insert(class.into(), "d".into());
+            }),
+            ("another annotation", false, |v| {
+                v.metadata.annotations.insert("note".into(), "x".into());
+            }),
+            ("its size", true, |v| {
+                v.spec.capacity = volume("v", "9Gi").spec.capacity;
+            }),
+            ("taken", false, |v| {
+                v.spec.claim_ref = Some(crate::ObjectRef::default());
+            }),
+        ];
+        let before = volume("v", "1Gi");
+        assert!(is_offered_anew(None, &before));
+        for (what, anew, change) in changes {
+            let mut now = before.clone();
+            change(&mut now);
+            assert_eq!(is_offered_anew(Some(&before), &now), anew, "{what}");
+        }
+        let mut taken = before.clone();
+        taken.spec.claim_ref = Some(crate::ObjectRef::default());
+        assert!(is_offered_anew(Some(&taken), &before), "let go of");
     }
 
     #[test]

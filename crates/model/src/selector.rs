@@ -4,6 +4,10 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
+mod prepared;
+
+pub use prepared::Prepared;
+
 type Labels = BTreeMap<String, String>;
 
 /// Selects objects by their labels.

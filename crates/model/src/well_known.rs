@@ -63,7 +63,8 @@ pub const ATTACHES_FLEX: &str = "node.orlop.dev/attaches-flexvolumes";
 pub const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
 
 /// Volume: the uid of the pod that scrubs it. Nobody else's success counts. Also the gate that
-/// keeps that pod from being placed before it stands there.
+/// keeps that pod from being placed before it stands there, and on the pod the name of its volume
+/// if the pod's own has no room for it.
 pub const RECYCLER: &str = "binder.orlop.dev/recycler";
 /// Claim: which resizer shall act, where a CSI driver took over from an in-tree plugin.
 pub const STORAGE_RESIZER: &str = "volume.kubernetes.io/storage-resizer";

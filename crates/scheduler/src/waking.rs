@@ -142,11 +142,7 @@ impl<'n> News<'n> {
 
     /// What is new of a volume that nobody has.
     pub fn of_volume(old: Option<&Volume>, new: &'n Volume) -> Option<Self> {
-        let free = |volume: &Volume| !matching::free_shelf(volume).is_empty();
-        let as_before = old.is_some_and(|old| {
-            free(old) && old.spec == new.spec && old.metadata.labels == new.metadata.labels
-        });
-        (free(new) && !as_before).then(|| Self::FreeVolume(new.class()))
+        matching::is_offered_anew(old, new).then(|| Self::FreeVolume(new.class()))
     }
 
     /// What is new of a class.

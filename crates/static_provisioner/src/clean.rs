@@ -4,11 +4,15 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use orlop_host::{
-    BlockDevice, MountTable,
-    block::{self, Mark, OpenError},
+    BlockDevice, DeviceNumber, MountTable,
+    block::{self, Mark},
     cleaner::{Cleaner, CleanerError},
     filesystem,
     scrub::{Folder, Go, ScrubError},
@@ -20,6 +24,10 @@ use crate::{
     record::Record,
     wipe::{self, Action, Piece},
 };
+
+mod error;
+
+pub use error::CleanError;
 
 /// Where a kubelet mounts local volumes for pods.
 const IN_PODS: &str = "kubernetes.io~local-volume";
@@ -35,6 +43,17 @@ pub struct Job {
     pub claim: String,
     /// How far an earlier try came.
     pub before: Option<Record>,
+    /// Says that nobody waits for the outcome any more.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Job {
+    fn go(&self) -> Go {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Go::Stop,
+            false => Go::On,
+        }
+    }
 }
 
 /// What was cleaned, and how.
@@ -46,82 +65,6 @@ pub struct Cleaned {
     pub how: String,
     /// The record that stands for it.
     pub record: Record,
-}
-
-/// Why a disk could not be cleaned.
-#[derive(Debug, thiserror::Error)]
-pub enum CleanError {
-    /// The disk isn't there.
-    #[error(
-        "nothing is mounted at {}: the disk that was there is not clean; mount it again, or delete \
-         the volume's finalizer by hand if the disk is gone for good",
-        path.display()
-    )]
-    NotMounted {
-        /// Where it should be.
-        path: PathBuf,
-    },
-    /// A pod has it still.
-    #[error("{} is still mounted for a pod, at {}", path.display(), at.display())]
-    InUse {
-        /// The disk.
-        path: PathBuf,
-        /// Where the pod has it.
-        at: PathBuf,
-    },
-    /// It can't be looked at.
-    #[error("could not look at {}", path.display())]
-    Look {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The device can't be had.
-    #[error("could not take {}", path.display())]
-    Take {
-        /// The device.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: OpenError,
-    },
-    /// The device can't be told that it is empty.
-    #[error("{} can't discard; configure blockCleaner: zero", path.display())]
-    NoDiscard {
-        /// The device.
-        path: PathBuf,
-    },
-    /// The device failed.
-    #[error("could not wipe {} at byte {at}", path.display())]
-    Wipe {
-        /// The device.
-        path: PathBuf,
-        /// Where in it.
-        at: u64,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The file system failed, or something is mounted in it.
-    #[error("could not empty {}", path.display())]
-    Scrub {
-        /// Where it is mounted.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: ScrubError,
-    },
-    /// The command failed.
-    #[error(transparent)]
-    Command(#[from] CleanerError),
-    /// It was stopped.
-    #[error("it was stopped")]
-    Stopped,
-    /// The fault is ours.
-    #[error("cleaning broke off")]
-    Broken(#[source] io::Error),
 }
 
 /// A disk that nobody else cleans or offers while this lives.
@@ -161,7 +104,7 @@ pub fn take(path: &Path, cleaner: &BlockCleaner) -> Result<Taken, CleanError> {
         }
         (Some(_), BlockCleaner::Command(argv)) => {
             let alone = BlockDevice::open_alone(path).map_err(busy)?;
-            Disk::Command(alone.into_mark(path).map_err(busy)?, argv.clone())
+            Disk::Command(alone.into_mark().map_err(busy)?, argv.clone())
         }
         (None, _) => {
             is_mounted_here_only(path)?;
@@ -207,8 +150,27 @@ impl Taken {
     ) -> Result<Cleaned, CleanError> {
         match &self.disk {
             Disk::Files(folder) => self.empty(folder, job, &mut told),
-            Disk::Device(device, wipe) => self.wipe(device, (*wipe, job), &mut told),
-            Disk::Command(mark, argv) => self.run((mark, argv), job, &mut told),
+            Disk::Device(device, wipe) => {
+                let cleaned = self.wipe(device, (*wipe, job), &mut told)?;
+                self.is_still(device.number())?;
+                Ok(cleaned)
+            }
+            Disk::Command(mark, argv) => {
+                let cleaned = self.run((mark, argv), job, &mut told)?;
+                self.is_still(mark.number())?;
+                Ok(cleaned)
+            }
+        }
+    }
+
+    /// Whoever gets the disk next finds it by its path.
+    fn is_still(&self, cleaned: io::Result<DeviceNumber>) -> Result<(), CleanError> {
+        let there = block::number(&self.path).map_err(|e| self.look(e))?;
+        match there == cleaned.map_err(|e| self.look(e))? {
+            true => Ok(()),
+            false => Err(CleanError::Exchanged {
+                path: self.path.clone(),
+            }),
         }
     }
 
@@ -296,15 +258,18 @@ impl Taken {
             of: 100,
             ..Record::default()
         };
+        // Not by the path, which is a link that may be changed meanwhile.
+        let device = mark.path().map_err(|e| self.look(e))?;
         let cleaner = Cleaner {
             argv,
-            environment: &[(DEVICE, self.path.as_os_str())],
+            environment: &[(DEVICE, device.as_os_str())],
         };
-        let run = cleaner.run(mark, |line| {
+        let heard = |line: &str| {
             tracing::info!(device = %self.path.display(), "the cleaner says: {line}");
             record.done = percent(line).unwrap_or(record.done);
             told(&record)
-        });
+        };
+        let run = cleaner.run(mark, heard, || job.go());
         match run {
             Ok(()) => Ok(finished(VolumeMode::Block, record)),
             Err(CleanerError::Stopped) => Err(CleanError::Stopped),

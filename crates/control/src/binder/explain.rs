@@ -228,8 +228,14 @@ fn selection(
         })
     });
     let has = has.map_or(String::new(), |has| format!(", but {has}"));
-    let told: Vec<String> = missing.iter().map(|r| format!("\"{r}\"")).collect();
-    let (name, told, words) = (&volume.metadata.name, told.join(words.0), words.1);
+    let told = missing.iter().take(REQUIREMENTS);
+    let told: Vec<String> = told.map(|r| format!("\"{r}\"")).collect();
+    let more = match missing.len().saturating_sub(REQUIREMENTS) {
+        0 => String::new(),
+        more => format!("{}{more} more", words.0),
+    };
+    let told = format!("{}{more}", told.join(words.0));
+    let (name, words) = (&volume.metadata.name, words.1);
     format!(
         "volume \"{name}\" would fit otherwise{has}; no free volume {of_class} that is large \
          enough {words} the claim's selector asks for: {told}"
@@ -309,6 +315,8 @@ fn quantity(quantity: Option<&Quantity>) -> String {
     quantity.map_or_else(|| "0".to_owned(), ToString::to_string)
 }
 
+/// So many requirements of a selector are named.
+const REQUIREMENTS: usize = 20;
 /// So many classes are named to somebody who may have misspelt one.
 const NAMED: usize = 5;
 /// So many letters may be wrong in a name that was meant.

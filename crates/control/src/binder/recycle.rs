@@ -14,16 +14,21 @@
 //! when the volume has long been given to another claim. It can't record that pod, since the
 //! volume isn't what it saw, and so the pod is never placed.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use orlop_model::{Key, Pod, PodPhase, Volume, well_known};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::{Config, News, Scrubbing};
 
 /// Where recyclers run.
 const NAMESPACE: &str = "default";
 const PREFIX: &str = "recycler-for-";
+/// So long may a pod's name be.
+const LONGEST_NAME: usize = 253;
+/// So many seconds may a pod be given: the API server takes no more.
+const LONGEST_RUN: i64 = 0x7fff_ffff;
 
 /// Everything that the next step of a recycling looks at.
 #[derive(Debug, Clone)]
@@ -69,14 +74,32 @@ pub enum Step {
 
 /// The recycler's pod of a volume.
 pub fn pod_key(volume: &str) -> Key {
-    Key::namespaced(NAMESPACE, format!("{PREFIX}{volume}"))
+    Key::namespaced(NAMESPACE, format!("{PREFIX}{}", short(volume)))
+}
+
+/// The name of a volume, or as much of it as a pod's name has room for, and a hash.
+fn short(volume: &str) -> Cow<'_, str> {
+    const DIGITS: usize = 16;
+    let room = LONGEST_NAME - PREFIX.len();
+    if volume.len() <= room {
+        return volume.into();
+    }
+    let hash = Sha256::digest(volume);
+    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let begin: String = volume.chars().take(room - DIGITS - 1).collect();
+    // A part of a name ends as it begins, with a letter or a digit.
+    let begin = begin.trim_end_matches(['.', '-']);
+    format!("{begin}-{}", &hex[..DIGITS]).into()
 }
 
 /// The volume of a recycler's pod, if it is one by its name.
 pub fn volume_of(pod: &Pod) -> Option<&str> {
     let meta = &pod.metadata;
     let name = meta.name.strip_prefix(PREFIX);
-    name.filter(|_| meta.namespace == NAMESPACE)
+    let name = name.filter(|_| meta.namespace == NAMESPACE)?;
+    // The name of a long one is on the pod.
+    let noted = meta.annotation(well_known::RECYCLER);
+    Some(noted.filter(|noted| short(noted) == name).unwrap_or(name))
 }
 
 fn is_gated(pod: &Pod) -> bool {
@@ -180,7 +203,7 @@ impl Source<'_> {
     fn deadline(&self, volume: &Volume) -> i64 {
         let gibibytes = volume.capacity_bytes() >> 30;
         let all = gibibytes.saturating_mul(self.scrubbing.per_gibibyte.into());
-        all.max(self.scrubbing.least.into())
+        all.max(self.scrubbing.least.into()).clamp(1, LONGEST_RUN)
     }
 
     /// How long the pod is waited for: what it may run, and a while to be placed and started. The
@@ -192,8 +215,9 @@ impl Source<'_> {
 }
 
 /// The pod that scrubs where nothing else was said: any image with `sh`, `find`, `ls` and `test`.
+/// What is mounted inside the volume is not the volume: it is left alone, and told as a failure.
 pub fn default_pod() -> Value {
-    const SCRIPT: &str = "test -e /scrub && find /scrub -mindepth 1 -delete && \
+    const SCRIPT: &str = "test -e /scrub && find /scrub -xdev -mindepth 1 -delete && \
                           test -z \"$(ls -A /scrub)\" || exit 1";
     json!({"spec": {
         "restartPolicy": "Never",
@@ -240,6 +264,9 @@ pub fn scrubber(volume: &Volume, config: &Config) -> Option<Value> {
     let mut pod = source.scrubbing.pod.clone();
     pod["metadata"]["name"] = json!(key.name);
     pod["metadata"]["namespace"] = json!(key.namespace);
+    if short(&volume.metadata.name) != volume.metadata.name {
+        pod["metadata"]["annotations"][well_known::RECYCLER] = json!(volume.metadata.name);
+    }
     let deadline = source.deadline(volume);
     let spec = &mut pod["spec"];
     spec["schedulingGates"] = json!([{"name": well_known::RECYCLER}]);

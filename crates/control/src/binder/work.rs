@@ -7,8 +7,7 @@ use std::{
 };
 
 use orlop_model::{
-    Claim, Key, Kind, Pod, ReclaimPolicy, StorageClass, Volume, VolumePhase, matching, pod,
-    well_known,
+    Claim, Key, Kind, Pod, ReclaimPolicy, StorageClass, Volume, matching, pod, well_known,
 };
 use orlop_runtime::{
     ApiError, Cache, Change, Clock, Cluster, EventType, Index, Outcome, Patch, Process, Queue,
@@ -212,10 +211,7 @@ impl Binder {
                 self.courtesy.made(&csi.driver);
             }
             self.queue.add(Item::Volume(name.clone()));
-            let free =
-                |v: &Volume| v.spec.claim_ref.is_none() && v.phase() == VolumePhase::Available;
-            let changed = old.is_none_or(|o| !free(o) || o.spec != volume.spec);
-            if free(volume) && changed {
+            if matching::is_offered_anew(old.map(|old| &**old), volume) {
                 self.queue.add(Item::Shelf(volume.class().to_owned()));
             }
         } else {
@@ -235,7 +231,7 @@ impl Binder {
                 Ok(Outcome::Done)
             }
             Item::Shelf(class) => {
-                self.wake_for_volumes(class);
+                self.wake_for_volumes(class).await;
                 Ok(Outcome::Done)
             }
         };

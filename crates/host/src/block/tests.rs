@@ -55,7 +55,9 @@ fn a_device_is_had_by_one_and_not_while_it_is_mounted() {
     let alone = BlockDevice::open_alone(&path).expect("alone");
     let again = BlockDevice::open_alone(&path);
     assert!(matches!(again, Err(OpenError::InUse)), "{again:?}");
-    let mark = alone.into_mark(&path).expect("a mark");
+    let mark = alone.into_mark().expect("a mark");
+    let same = number(&mark.path().expect("a path")).expect("a number");
+    assert_eq!(same, number(&path).expect("a number"));
     let again = BlockDevice::open_alone(&path);
     assert!(matches!(again, Err(OpenError::InUse)), "{again:?}");
     drop(mark);

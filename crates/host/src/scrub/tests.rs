@@ -62,6 +62,51 @@ fn a_mounted_file_system_is_emptied_and_stays_mounted() {
 }
 
 #[test]
+fn nothing_is_read_off_the_folders_that_stay() {
+    use rustix::fs::{Gid, Uid, XattrFlags};
+    let Some(scratch) = ScratchFs::new("ext4", 16 << 20) else {
+        return;
+    };
+    let (root, found) = (scratch.path(), scratch.path().join("lost+found"));
+    // Version 2: the owner may all, user 4711 may read, the mask allows it.
+    let acl = [
+        [2, 0, 0, 0].as_slice(),
+        &[1, 0, 7, 0, 255, 255, 255, 255],
+        &[2, 0, 4, 0, 0x67, 0x12, 0, 0],
+        &[4, 0, 7, 0, 255, 255, 255, 255],
+        &[16, 0, 7, 0, 255, 255, 255, 255],
+        &[32, 0, 7, 0, 255, 255, 255, 255],
+    ]
+    .concat();
+    for folder in [&root, &found] {
+        for (name, value) in [
+            ("user.note", b"secret".as_slice()),
+            ("trusted.note", b"secret"),
+            ("system.posix_acl_access", &acl),
+            ("system.posix_acl_default", &acl),
+        ] {
+            rustix::fs::setxattr(folder, name, value, XattrFlags::empty()).expect(name);
+        }
+        let (user, group) = (Uid::from_raw(4711), Gid::from_raw(4712));
+        rustix::fs::chown(folder, Some(user), Some(group)).expect("an owner");
+        rustix::fs::chmod(folder, Mode::from_raw_mode(0o7777)).expect("a mode");
+    }
+    empty(&root, |_| Go::On).expect("emptied");
+    for (folder, mode) in [(&root, 0o755), (&found, 0o700)] {
+        let mut names = vec![0; 4096];
+        let length = rustix::fs::listxattr(folder, &mut names[..]).expect("a list");
+        let names = String::from_utf8_lossy(&names[..length]);
+        let left = names
+            .split_terminator('\0')
+            .filter(|n| *n != "security.selinux");
+        assert_eq!(left.collect::<Vec<_>>(), [""; 0], "{}", folder.display());
+        let now = rustix::fs::stat(folder).expect("a look");
+        assert_eq!((now.st_uid, now.st_gid), (0, 0), "{}", folder.display());
+        assert_eq!(now.st_mode & 0o7777, mode, "{}", folder.display());
+    }
+}
+
+#[test]
 fn what_is_mounted_inside_is_not_touched() {
     let (Some(outer), Some(inner)) = (
         ScratchFs::new("ext4", 16 << 20),

@@ -49,7 +49,7 @@ struct Order {
 fn order(path: PathBuf, cleaner: BlockCleaner) -> Order {
     let job = Job {
         claim: "uid".into(),
-        before: None,
+        ..Job::default()
     };
     Order { path, cleaner, job }
 }
@@ -120,6 +120,54 @@ fn a_command_finds_the_device_and_its_failure_is_told() {
             .to_string()
             .ends_with("exit status: 1: worn out")
     );
+}
+
+#[test]
+fn a_link_that_is_exchanged_meanwhile_leads_the_cleaning_to_no_other_disk() {
+    let Some((_image, mine)) = device() else {
+        return;
+    };
+    let Some((_other_image, other)) = device() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("disk");
+    let exchange = || {
+        let new = folder.path().join("new");
+        std::os::unix::fs::symlink(other.path(), &new).unwrap();
+        fs::rename(new, &link).unwrap();
+    };
+    let script = "dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=512 count=1 conv=notrunc,fsync";
+    let argv = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
+    for cleaner in [BlockCleaner::Command(argv), BlockCleaner::Wipe(Wipe::Quick)] {
+        std::os::unix::fs::symlink(mine.path(), &link).unwrap();
+        let order = order(link.clone(), cleaner);
+        let taken = take(&link, &order.cleaner).unwrap();
+        exchange();
+        let refused = taken.clean(&order.job, |_| Go::On);
+        assert!(
+            matches!(refused, Err(CleanError::Exchanged { .. })),
+            "{refused:?}"
+        );
+        assert_eq!(words(&other), [true, true, true]);
+        assert!(!words(&mine)[0]);
+        fs::remove_file(&link).unwrap();
+    }
+}
+
+#[test]
+fn a_command_that_says_nothing_ends_when_nobody_waits_for_it() {
+    let Some((_image, device)) = device() else {
+        return;
+    };
+    let argv = ["/bin/sleep", "60"].map(str::to_owned).to_vec();
+    let order = order(device.path(), BlockCleaner::Command(argv));
+    order.job.stop.store(true, Ordering::Relaxed);
+    let started = std::time::Instant::now();
+    let stopped = clean(&order, |_| Go::On);
+    assert!(matches!(stopped, Err(CleanError::Stopped)), "{stopped:?}");
+    assert!(started.elapsed().as_secs() < 10);
+    take(&order.path, &order.cleaner).unwrap();
 }
 
 #[test]

@@ -152,6 +152,7 @@ impl Provisioner {
         let job = Job {
             claim: claim_uid(volume),
             before: Record::of(volume),
+            stop: stop.clone(),
         };
         let mut working = tokio::task::spawn_blocking(move || {
             taken.clean(&job, |record| {

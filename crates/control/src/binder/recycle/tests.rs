@@ -230,3 +230,71 @@ fn a_pattern_of_a_persons_is_filled_in_and_one_that_can_not_work_is_refused() {
         assert!(refused.contains(why), "{refused}");
     }
 }
+
+#[test]
+fn what_is_mounted_inside_a_volume_is_not_scrubbed() {
+    use std::process::Command;
+    let root = Command::new("id").arg("-u").output().unwrap();
+    if root.stdout != b"0\n" {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let pod = default_pod();
+    let script = pod["spec"]["containers"][0]["args"][1].as_str().unwrap();
+    // Busybox has both options, but not as Debian builds it.
+    let help = Command::new("busybox").args(["find", "--help"]).output();
+    let deletes = help.is_ok_and(|said| {
+        let words = [said.stdout, said.stderr].concat();
+        String::from_utf8_lossy(&words).contains("-delete")
+    });
+    let finds = ["find", "busybox find"];
+    for find in &finds[..1 + usize::from(deletes)] {
+        let folder = std::env::temp_dir().join(format!("scrub-{}", std::process::id()));
+        let script = script.replace("find /", &format!("{find} /"));
+        let script = script.replace("/scrub", folder.to_str().unwrap());
+        // The mounts are gone with the shell.
+        let around = format!(
+            "mkdir -p {at}/a/b {at}/c && touch {at}/c/gone && mount -t tmpfs none {at}/a/b && \
+             touch {at}/a/b/kept && ( {script} ); echo $?; ls {at}/a/b; test -e {at}/c; echo $?; \
+             umount {at}/a/b && ( {script} ); echo $?; ls -A {at}",
+            at = folder.display(),
+        );
+        let mut unshare = Command::new("unshare");
+        let said = unshare.args(["-m", "sh", "-c", &around]).output().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        let words = String::from_utf8(said.stdout).unwrap();
+        // It fails, and is clean once nothing is mounted there.
+        let errors = String::from_utf8_lossy(&said.stderr);
+        assert_eq!(words, "1\nkept\n1\n0\n", "{find}: {errors}");
+    }
+}
+
+#[test]
+fn the_api_server_takes_the_pod_of_any_volume() {
+    let mut volume = released();
+    volume.spec.capacity = serde_json::from_value(json!({"storage": "7Ei"})).unwrap();
+    let body = scrubber(&volume, &Config::default()).unwrap();
+    assert_eq!(body["spec"]["activeDeadlineSeconds"], i32::MAX);
+    let dotted = format!("{}.-tail-{}", "x".repeat(222), "y".repeat(20));
+    let mut names = std::collections::BTreeSet::new();
+    for name in ["a".repeat(240), "a".repeat(241), "a".repeat(253), dotted] {
+        volume.metadata.name.clone_from(&name);
+        let body = scrubber(&volume, &Config::default()).unwrap();
+        let own: Pod = object(body);
+        let made = &own.metadata.name;
+        assert!(made.len() <= 253, "{made}");
+        assert!(!made.contains(".-") && !made.contains("--"), "{made}");
+        assert_eq!(
+            orlop_model::Kind::key(&own),
+            pod_key(&name),
+            "it is found again"
+        );
+        assert_eq!(volume_of(&own), Some(name.as_str()), "and its volume");
+        assert!(names.insert(made.clone()), "{made}");
+    }
+    // What somebody else writes on a pod leads to no other volume.
+    let mut strange = pod("u1", "Running");
+    let annotations = &mut strange.metadata.annotations;
+    annotations.insert(well_known::RECYCLER.into(), "other".into());
+    assert_eq!(volume_of(&strange), Some("vol"));
+}

@@ -11,6 +11,7 @@ use orlop_model::{
     selector::{LabelSelector, Requirement},
 };
 use orlop_runtime::{ApiError, Outcome};
+use tokio::task::yield_now;
 use tracing::debug;
 
 use super::{Binder, Item};
@@ -26,6 +27,11 @@ use crate::{
 
 /// So many shelves are looked at for what might fit a claim.
 const SHELVES: usize = 64;
+/// So many of a selector's requirements are looked at one by one, to say which one nothing has.
+/// An event has no room for more.
+pub(super) const EXPLAINED: usize = 20;
+/// So many volumes are looked at for each of them; if there are more, it isn't said that none has it.
+pub(super) const ASKED: usize = 100;
 
 impl Binder {
     pub(super) async fn claim_turn(&self, key: &Key) -> Result<Outcome, ApiError> {
@@ -104,25 +110,30 @@ impl Binder {
         }
     }
 
-    /// What the claim's selector asks for and none of the volumes has that would fit otherwise.
+    /// What the claim's selector asks for and none of the volumes has that would fit otherwise, as
+    /// far as a few looks tell: only a sentence hangs on it, and others wait meanwhile.
     pub(super) fn unmet(&self, claim: &Claim) -> Vec<Requirement> {
         let selector = claim.spec.selector.iter();
         let each = selector.flat_map(LabelSelector::requirements);
         let mut alone = claim.clone();
-        each.filter(|requirement| {
-            alone.spec.selector = Some(requirement.clone().into());
-            self.best_free(&alone).is_none()
-        })
-        .collect()
+        each.take(EXPLAINED)
+            .filter(|requirement| {
+                alone.spec.selector = Some(requirement.clone().into());
+                let search = self.search_among(&alone, ASKED);
+                search.found.is_none() && search.looked_at < ASKED
+            })
+            .collect()
     }
 
     /// Wakes the claims of a class that a free volume would do for. The rest would only look
     /// around and wait on.
-    pub(super) fn wake_for_volumes(&self, class: &str) {
+    pub(super) async fn wake_for_volumes(&self, class: &str) {
         for claim in self.claims_by_class.get(class) {
             if self.best_free(&claim).is_some() {
                 self.queue.add(Item::Claim(claim.key()));
             }
+            // There may be thousands, and other roles share the thread.
+            yield_now().await;
         }
     }
 
@@ -183,15 +194,24 @@ impl Binder {
     /// The best of the free volumes that nobody was promised: the first that will do, since
     /// they stand in the order of preference.
     pub(super) fn search(&self, claim: &Claim) -> Search {
+        self.search_among(claim, usize::MAX)
+    }
+
+    /// As `search`, but gives up after so many volumes.
+    pub(super) fn search_among(&self, claim: &Claim, most: usize) -> Search {
         let promised = self.promised.lock().unwrap_or_else(PoisonError::into_inner);
         let (place, timing) = (matching::Place::Anywhere, matching::Timing::Now);
+        let seeker = matching::Seeker::new(claim);
         let mut looked_at = 0;
         let mut visit = |volume: &Arc<Volume>| {
+            if looked_at == most {
+                return ControlFlow::Break(None);
+            }
             looked_at += 1;
             let fits = !promised.contains(&volume.metadata.name)
-                && matching::best(claim, [&**volume], place, timing).is_some();
+                && seeker.best([&**volume], place, timing).is_some();
             match fits {
-                true => ControlFlow::Break(volume.clone()),
+                true => ControlFlow::Break(Some(volume.clone())),
                 false => ControlFlow::Continue(()),
             }
         };
@@ -207,7 +227,10 @@ impl Binder {
                 stretches.find_map(|(from, prefix)| index.scan(&from, &prefix, &mut visit))
             }
         };
-        Search { found, looked_at }
+        Search {
+            found: found.flatten(),
+            looked_at,
+        }
     }
 
     fn promise(&self, decision: &claim::Decision) -> Option<Promise> {
@@ -229,7 +252,6 @@ impl Binder {
 pub(super) struct Search {
     pub(super) found: Option<Arc<Volume>>,
     /// How many were looked at one by one.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a search's cost is tested"))]
     pub(super) looked_at: usize,
 }
 

@@ -140,3 +140,85 @@ async fn what_no_volume_has_of_a_selector_is_found_among_those_that_fit() {
     assert_eq!(unmet("", two), ["!zone"]);
     process.kill();
 }
+
+/// A selector of thousands of requirements that all volumes satisfy, but for the last.
+fn endless() -> Claim {
+    let terms = (0..3_000).map(|n| json!({"key": format!("z{n}"), "operator": "DoesNotExist"}));
+    let last = json!({"key": "zone", "operator": "NotIn", "values": ["z"]});
+    let terms: Vec<_> = terms.chain([last]).collect();
+    let mut claim = a_claim("data", "");
+    claim.spec.selector = serde_json::from_value(json!({"matchExpressions": terms})).unwrap();
+    claim
+}
+
+#[tokio::test]
+async fn a_long_selector_is_explained_by_a_few_looks() {
+    let (process, binder) = alone();
+    fill(&binder, 0, 3 * (claims::ASKED + 50));
+    let of_none = |n| json!({"key": format!("k{n}"), "operator": "Exists"});
+    let terms: Vec<_> = (0..5_000).map(of_none).collect();
+    let mut claim = a_claim("data", "");
+    claim.spec.selector = serde_json::from_value(json!({"matchExpressions": terms})).unwrap();
+    // More volumes lack each of them than were asked: nothing is known for sure.
+    assert!(binder.unmet(&claim).is_empty());
+    assert_eq!(binder.search_among(&claim, 7).looked_at, 7);
+    // Labels that are looked up are known not to be there.
+    let labels: serde_json::Map<_, _> = (0..5_000).map(|n| (format!("k{n}"), "x".into())).collect();
+    claim.spec.selector = serde_json::from_value(json!({ "matchLabels": labels })).unwrap();
+    assert_eq!(binder.unmet(&claim).len(), claims::EXPLAINED);
+    process.kill();
+}
+
+#[tokio::test]
+async fn a_long_selector_costs_a_volume_no_more_than_its_labels() {
+    let (process, binder) = alone();
+    fill(&binder, 0, 3_000);
+    let claim = endless();
+    let started = std::time::Instant::now();
+    for _ in 0..10 {
+        assert!(binder.search(&claim).found.is_none());
+    }
+    // Each requirement for each volume would be thirty million lookups.
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    process.kill();
+}
+
+#[tokio::test]
+async fn a_look_at_all_claims_of_a_class_lets_others_go_on() {
+    let (process, binder) = alone();
+    for number in 0..3 {
+        let mut claim = a_claim(&format!("data-{number}"), "fast");
+        claim.metadata.resource_version = (number + 1).to_string();
+        binder.claims.absorb(claim);
+    }
+    let mut looking = Box::pin(binder.wake_for_volumes("fast"));
+    let mut turns = 0;
+    while futures::poll!(&mut looking).is_pending() {
+        turns += 1;
+    }
+    assert_eq!(turns, 3);
+    drop(looking);
+    process.kill();
+}
+
+#[tokio::test]
+async fn a_free_volume_that_gets_a_label_or_a_class_wakes_the_claims_that_wait() {
+    let (process, binder) = alone();
+    let seen = Arc::new(a_volume("vol", "fast"));
+    let mut labelled = (*seen).clone();
+    labelled.metadata.labels.insert("disk".into(), "d".into());
+    let mut of_class = (*seen).clone();
+    let class = well_known::BETA_STORAGE_CLASS.to_owned();
+    of_class.metadata.annotations.insert(class, "slow".into());
+    for (now, looks) in [((*seen).clone(), 1), (labelled, 2), (of_class, 3)] {
+        // The volume itself, and the shelf of its class if there is news for it.
+        let change = Change::Applied {
+            old: Some(&seen),
+            new: &Arc::new(now),
+        };
+        binder.volume_changed(&change);
+        assert_eq!(binder.queue.depth(), looks);
+    }
+    process.kill();
+}
