@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on says where")]
 
+mod anew;
 mod disks;
 mod flex;
 mod flex_crashes;

@@ -55,7 +55,7 @@ fn a_record_says_which_volume_it_is_of_and_belongs_to_who_made_it() {
     let made = record("n1");
     assert_eq!(made.volume_name(), "vol");
     assert_eq!(flex::unique_name(&made), Some(A));
-    assert!(flex::is_ours(&made) && actual::is_ours(&made, None));
+    assert!(flex::is_ours(&made) && actual::is_ours(&made));
     assert_ne!(made.metadata.name, record("n2").metadata.name);
     // A pod's own volume has no object, and must not be taken for another's.
     let own = flex::record(A, "n1", None);
