@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use orlop_model::{Claim, Key, Pod, Volume};
+use orlop_model::{Claim, Key, Pod, Volume, VolumeAttachment};
 use orlop_runtime::Patch;
 use serde_json::json;
 
@@ -74,4 +74,41 @@ async fn storage_whose_old_name_went_to_other_storage_is_on_one_node_at_a_time()
     assert_eq!(stage.attached(), ["a@n1"]);
     stage.uses("n1", &[]).await;
     stage.until_attached(&["b@n2"]).await;
+}
+
+async fn by_hand(stage: &Stage, node: &str) {
+    let body = json!({
+        "metadata": {"name": "by-hand"},
+        "spec": {"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": "v-a"}},
+    });
+    stage.make::<VolumeAttachment>(body).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attachment_of_somebody_else_keeps_no_pod_of_its_own_node_waiting() {
+    let stage = Stage::set().await;
+    stage.node("n1").await;
+    stage.claim("a").await;
+    by_hand(&stage, "n1").await;
+    stage.until_attached(&["a@n1"]).await;
+    stage.pod("p", "a", "n1").await;
+    stage.until_told("n1", &["a"]).await;
+    stage.until_attached(&["a@n1", "a@n1"]).await;
+    stage.delete_pod("p").await;
+    stage.until_attached(&["a@n1"]).await;
+    stage.until_told("n1", &[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attachment_of_somebody_else_keeps_a_volume_for_one_node_off_others() {
+    let stage = Stage::set().await;
+    stage.node("n1").await;
+    stage.node("n2").await;
+    stage.claim("a").await;
+    by_hand(&stage, "n1").await;
+    stage.until_attached(&["a@n1"]).await;
+    stage.pod("p", "a", "n2").await;
+    let part = "It is attached to n1; it comes off as soon as";
+    stage.until_said("p", "FailedAttachVolume", part).await;
+    stage.until_attached(&["a@n1"]).await;
 }
