@@ -166,3 +166,30 @@ fn a_node_is_told_of_a_device_and_keeps_what_is_not_on_record() {
     let decision = decide(standing(deleting(on), true), &node);
     assert_eq!(decision.tell, Some(vec![other]));
 }
+
+#[test]
+fn a_record_of_a_node_that_there_can_not_be_is_nobodys() {
+    let volume = "example.org/disk/v-a";
+    for good in ["n1", "a.b-c.d", "0"] {
+        assert!(flex::is_ours(&flex::record(volume, good, None)), "{good}");
+    }
+    let long = "x".repeat(254);
+    let bad = [
+        "",
+        ".",
+        "..",
+        "../..",
+        "../../../etc",
+        "n1/x",
+        "/n1",
+        "N1",
+        "-n",
+        "n-",
+        "a..b",
+        "a\0b",
+        &long,
+    ];
+    for bad in bad {
+        assert!(!flex::is_ours(&flex::record(volume, bad, None)), "{bad}");
+    }
+}
