@@ -100,7 +100,7 @@ impl Drivers {
         let folder = self.calls.join(driver.replace('/', "~"));
         let Some(Call { node, volume, .. }) = of else {
             // No node's name begins like that.
-            return Ok(Note::at(folder.join(".init")));
+            return Ok(Note::at(folder.join(".init")).dying_with_us());
         };
         let plain = !volume.starts_with('.') && !volume.contains(['/', '\0']);
         if !plain || volume.is_empty() || !is_node_name(node) {
@@ -109,7 +109,8 @@ impl Drivers {
                  node {node:?}"
             )));
         }
-        Ok(Note::at(folder.join(node).join(volume)))
+        // The next leader may be on another machine.
+        Ok(Note::at(folder.join(node).join(volume)).dying_with_us())
     }
 
     async fn call(
