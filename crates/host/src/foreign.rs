@@ -17,6 +17,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+mod held;
 mod note;
 
 pub use note::{EndError, Killed, Note};
@@ -98,6 +99,7 @@ pub async fn run(
     limits: Limits,
     note: &Note,
 ) -> Result<Said, ForeignError> {
+    let _held = note.hold()?;
     note.end().await?;
     let ended = run_noted(path, arguments, limits, note).await;
     match &ended {
@@ -377,6 +379,31 @@ mod tests {
         let killed = note.kill().expect("it is on file");
         note.end().await.expect("nothing is left");
         assert!(!killed.is_empty(), "its child lived on");
+    }
+
+    #[tokio::test]
+    async fn what_another_runs_is_left_alone_and_nothing_is_left_of_it_in_the_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let calls = folder.path().join("calls");
+        let note = Note::at(calls.join("n1/vol")).dying_with_us();
+        let pid = folder.path().join("pid");
+        let script = format!(
+            "echo $$ > {0}.new; mv {0}.new {0}; sleep 600",
+            pid.display()
+        );
+        let mut first = Box::pin(noted(&script, LIMITS, &note));
+        while !pid.exists() {
+            let soon = Duration::from_millis(10);
+            assert!(timeout(soon, &mut first).await.is_err(), "it hangs");
+        }
+        let second = noted("true", LIMITS, &note).await;
+        let busy = matches!(second, Err(ForeignError::Before(EndError::Held { .. })));
+        assert!(busy, "{second:?}");
+        let pid = std::fs::read_to_string(&pid).expect("a pid");
+        assert!(runs(pid.trim()), "it was killed");
+        drop(first);
+        noted("true", LIMITS, &note).await.expect("it ran");
+        assert!(!calls.exists(), "nothing runs");
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 use tokio::time::{Instant, timeout_at};
 
+use super::held::Held;
 use crate::BootId;
 use crate::process::Watched;
 
@@ -33,6 +34,12 @@ pub enum EndError {
     Stays {
         /// The process.
         pid: i32,
+    },
+    /// Another process runs it.
+    #[error("another process of this machine runs it for the same, as {} says", path.display())]
+    Held {
+        /// The file.
+        path: PathBuf,
     },
     /// Nobody knows what runs.
     #[error("could not {doing} {}", path.display())]
@@ -87,6 +94,16 @@ impl Note {
             path,
             source,
         }
+    }
+
+    /// Keeps others from it, where there may be others.
+    pub(super) fn hold(&self) -> Result<Option<Held>, EndError> {
+        if !self.dies_with_us {
+            return Ok(None);
+        }
+        let held = Held::at(&self.path).map_err(self.failed("lock"))?;
+        let path = self.path.clone();
+        held.map(Some).ok_or(EndError::Held { path })
     }
 
     /// A file for the next program to write itself down in.
