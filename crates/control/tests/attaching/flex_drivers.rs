@@ -41,6 +41,7 @@ struct State {
     attached: BTreeSet<(String, String)>,
     /// Calls that run, by volume and node.
     running: BTreeSet<(String, String)>,
+    most_running: usize,
     calls: Vec<String>,
 }
 
@@ -99,6 +100,11 @@ impl Drivers {
             .collect()
     }
 
+    /// How many calls ran at once, at most.
+    pub(crate) fn most_running(&self) -> usize {
+        self.lock().most_running
+    }
+
     /// What it was called for, options left out.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.lock().calls.clone()
@@ -111,6 +117,7 @@ impl Drivers {
             state.running.insert(of.clone()),
             "two calls at once: {call:?}"
         );
+        state.most_running = state.most_running.max(state.running.len());
         let (volume, node) = (&call.volume, &call.node);
         let said = format!("{command} {volume}@{node}");
         state.calls.push(said);

@@ -7,6 +7,7 @@ mod anew;
 mod disks;
 mod flex;
 mod flex_crashes;
+mod flex_crowds;
 mod flex_drivers;
 mod lanes;
 mod stage;

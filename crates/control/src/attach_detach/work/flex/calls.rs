@@ -69,6 +69,7 @@ impl AttachDetach {
         seen: &VolumeAttachment,
         mut call: Call,
     ) -> Result<Outcome, ApiError> {
+        let _place = flex.places.enter(&call.driver).await;
         if !self.is_still_to(seen, Step::Attach).await? {
             return Ok(Outcome::Done);
         }
@@ -104,6 +105,7 @@ impl AttachDetach {
         seen: &VolumeAttachment,
         mut call: Call,
     ) -> Result<Outcome, ApiError> {
+        let _place = flex.places.enter(&call.driver).await;
         if !self.is_still_to(seen, Step::Detach).await? {
             return Ok(Outcome::Done);
         }
