@@ -20,6 +20,9 @@ use sha2::{Digest, Sha256};
 
 use super::desired::Wish;
 
+/// The longest path of a device, as the kernel takes it.
+pub const LONGEST_DEVICE: usize = 4096;
+
 /// What a driver is known to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ability {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::json;
 
 use crate::{
-    flex_drivers::{DRIVER, Drivers},
+    flex_drivers::{DRIVER, Drivers, Mood},
     stage::Stage,
 };
 
@@ -51,4 +51,31 @@ async fn what_comes_onto_a_nodes_list_behind_our_back_is_not_taken_for_attached(
     stage.an_hour_later().await;
     assert_eq!(drivers.calls(), ["attach v-a@n1"]);
     stage.until_attached(&["a@n1"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_hangs_at_attach_is_told_after_ten_seconds() {
+    let (stage, drivers) = stage().await;
+    drivers.is("attach", Mood::Hangs);
+    stage
+        .bound("a", json!({"flexVolume": {"driver": DRIVER}}))
+        .await;
+    stage.pod("p", "a", "n1").await;
+    let said = stage.until_said("p", "FailedAttachVolume", "driver is still at attach");
+    let said = tokio::time::timeout(Duration::from_secs(15), said).await;
+    assert!(said.is_ok(), "{:?}", drivers.calls());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_device_that_the_api_server_would_not_take_is_told() {
+    let (stage, drivers) = stage().await;
+    drivers.is("attach", Mood::Raves);
+    stage
+        .bound("a", json!({"flexVolume": {"driver": DRIVER}}))
+        .await;
+    stage.pod("p", "a", "n1").await;
+    let words = "device is no path: it has 900000 bytes";
+    stage.until_said("p", "FailedAttachVolume", words).await;
+    drivers.is("attach", Mood::Well);
+    stage.until_told("n1", &["example.org/disk/v-a"]).await;
 }

@@ -277,7 +277,8 @@ impl AttachDetach {
                 continue;
             }
             let attaches = names::parts(&told.name).is_some_and(|(of, _)| flex.attaches(of));
-            if !attaches || self.known.has_record(&told.name, name) {
+            let fits = told.device_path.len() <= flex::LONGEST_DEVICE;
+            if !attaches || !fits || self.known.has_record(&told.name, name) {
                 continue;
             }
             let volume = self.known.flex_object(&told.name);
