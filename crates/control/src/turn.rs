@@ -25,6 +25,7 @@ pub(crate) fn retry(error: &ApiError) -> Outcome {
         } => Outcome::After(*after),
         Refusal::Busy { after: None, .. }
         | Refusal::Expired(_)
+        | Refusal::Deposed
         | Refusal::Refused { .. }
         | Refusal::Lost(_)
         | Refusal::Unreadable(_) => {

@@ -3,7 +3,8 @@
 //! Each has a deadline and a limit of what it may print, and is a process group of its own, which
 //! is killed as a whole when it oversteps. What it leaves running after it has ended is its own
 //! business: file systems in user space live like that. One that outlives us is on file, as a
-//! [`Note`]: nothing is run by that note again before it is ended.
+//! [`Note`]: nothing is run by that note again before it is ended. Where one of another machine may go on
+//! in our place, which knows nothing of the file, a program dies with us.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,9 +13,11 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+mod held;
 mod note;
 
 pub use note::{EndError, Killed, Note};
@@ -96,6 +99,7 @@ pub async fn run(
     limits: Limits,
     note: &Note,
 ) -> Result<Said, ForeignError> {
+    let _held = note.hold()?;
     note.end().await?;
     let ended = run_noted(path, arguments, limits, note).await;
     match &ended {
@@ -113,7 +117,7 @@ async fn run_noted(
     limits: Limits,
     note: &Note,
 ) -> Result<Said, ForeignError> {
-    let mut child = start(path, arguments, note).await?;
+    let (mut child, _parent) = start(path, arguments, note).await?;
     let group = Group(
         child
             .id()
@@ -182,11 +186,13 @@ async fn start(
     path: &Path,
     arguments: &[String],
     note: &Note,
-) -> Result<tokio::process::Child, ForeignError> {
+) -> Result<(Child, Parent), ForeignError> {
     let failed = |source| ForeignError::Start {
         path: path.to_owned(),
         source,
     };
+    let us = rustix::process::getpid();
+    let dies_with_us = note.dies_with_us;
     for _ in 0..BUSY_TRIES {
         let file = note.begin()?;
         let mut command = Command::new(path);
@@ -208,9 +214,18 @@ async fn start(
         // SAFETY: between fork and exec the closure makes system calls that are async-signal-safe and
         // allocates nothing; the file stays open as long as the command.
         unsafe {
-            command.pre_exec(move || note::sign(&file));
+            command.pre_exec(move || {
+                if dies_with_us {
+                    let kill = Signal::KILL;
+                    rustix::process::set_parent_process_death_signal(Some(kill))?;
+                    if rustix::process::getppid() != Some(us) {
+                        return Err(io::ErrorKind::BrokenPipe.into());
+                    }
+                }
+                note::sign(&file)
+            });
         }
-        match command.spawn() {
+        match Parent::of(command).await {
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
                 tokio::time::sleep(BUSY_AGAIN).await;
             }
@@ -218,6 +233,30 @@ async fn start(
         }
     }
     Err(failed(io::ErrorKind::ExecutableFileBusy.into()))
+}
+
+/// The thread that has started a program. To the kernel it is the parent with which a program dies, and a thread of the runtime's may end at any time; this one lives until it is dropped.
+struct Parent {
+    _let_go: std::sync::mpsc::Sender<()>,
+}
+
+impl Parent {
+    async fn of(mut command: Command) -> io::Result<(Child, Self)> {
+        let runtime = tokio::runtime::Handle::current();
+        let (started, child) = oneshot::channel();
+        let (let_go, is_let_go) = std::sync::mpsc::channel();
+        let thread = std::thread::Builder::new().name("foreign".into());
+        thread.spawn(move || {
+            let _runtime = runtime.enter();
+            // If nobody waits for it any more, it is dropped, which kills it.
+            if started.send(command.spawn()).is_ok() {
+                let _nothing_is_ever_sent = is_let_go.recv();
+            }
+        })?;
+        let child = child.await.map_err(io::Error::other)??;
+        let parent = Self { _let_go: let_go };
+        Ok((child, parent))
+    }
 }
 
 /// Why a program is stopped.
@@ -312,6 +351,59 @@ mod tests {
         assert_eq!(second.stdout, b"gone\n");
         assert!(!pids.any(runs));
         assert!(!folder.path().join("note").exists());
+    }
+
+    #[tokio::test]
+    async fn a_program_lives_no_longer_than_who_has_it_run() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let note = Note::at(folder.path().join("note")).dying_with_us();
+        let begun = folder.path().join("begun");
+        let script = format!("sleep 600 & echo > {}; wait", begun.display());
+        let arguments = ["-c".to_owned(), script];
+        let started = start(Path::new("/bin/sh"), &arguments, &note).await;
+        let (child, parent) = started.expect("it runs");
+        let pid = child.id().expect("it runs").to_string();
+        // As with `kill -9`: nobody is there to kill it. Threads that come and go don't matter.
+        std::mem::forget(child);
+        while !begun.exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(runs(&pid));
+        drop(parent);
+        let until = tokio::time::Instant::now() + Duration::from_secs(20);
+        while runs(&pid) {
+            assert!(tokio::time::Instant::now() < until, "it lives on");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // What it has started is for the next one to end.
+        let killed = note.kill().expect("it is on file");
+        note.end().await.expect("nothing is left");
+        assert!(!killed.is_empty(), "its child lived on");
+    }
+
+    #[tokio::test]
+    async fn what_another_runs_is_left_alone_and_nothing_is_left_of_it_in_the_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let calls = folder.path().join("calls");
+        let note = Note::at(calls.join("n1/vol")).dying_with_us();
+        let pid = folder.path().join("pid");
+        let script = format!(
+            "echo $$ > {0}.new; mv {0}.new {0}; sleep 600",
+            pid.display()
+        );
+        let mut first = Box::pin(noted(&script, LIMITS, &note));
+        while !pid.exists() {
+            let soon = Duration::from_millis(10);
+            assert!(timeout(soon, &mut first).await.is_err(), "it hangs");
+        }
+        let second = noted("true", LIMITS, &note).await;
+        let busy = matches!(second, Err(ForeignError::Before(EndError::Held { .. })));
+        assert!(busy, "{second:?}");
+        let pid = std::fs::read_to_string(&pid).expect("a pid");
+        assert!(runs(pid.trim()), "it was killed");
+        drop(first);
+        noted("true", LIMITS, &note).await.expect("it ran");
+        assert!(!calls.exists(), "nothing runs");
     }
 
     #[tokio::test]

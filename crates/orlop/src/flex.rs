@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::{FutureExt as _, future::BoxFuture};
-use orlop_control::attach_detach::flex::{Ability, Call, FlexDrivers, Trouble};
+use orlop_control::attach_detach::flex::{Ability, Call, FlexDrivers, Trouble, is_node_name};
 use orlop_host::{
     flex::{Answer, Found, OUTPUT, Programs, Refusal, Stamp, find, judge, time_for},
     foreign::{self, ForeignError, Limits, Note, Said},
@@ -94,14 +94,23 @@ impl Drivers {
         }
     }
 
-    /// What is on file of a call: one at a time for a volume on a node, and for the driver itself.
-    fn note(&self, driver: &str, of: Option<&Call>) -> Note {
+    /// What is on file of a call: one at a time for a volume on a node, and for the driver itself. A call
+    /// may be for what anybody wrote: no name in it leads out of the folder.
+    fn note(&self, driver: &str, of: Option<&Call>) -> Result<Note, Trouble> {
         let folder = self.calls.join(driver.replace('/', "~"));
-        Note::at(match of {
-            Some(call) => folder.join(&call.node).join(&call.volume),
+        let Some(Call { node, volume, .. }) = of else {
             // No node's name begins like that.
-            None => folder.join(".init"),
-        })
+            return Ok(Note::at(folder.join(".init")).dying_with_us());
+        };
+        let plain = !volume.starts_with('.') && !volume.contains(['/', '\0']);
+        if !plain || volume.is_empty() || !is_node_name(node) {
+            return Err(Trouble::Failed(format!(
+                "FlexVolume driver {driver} is not called: there can't be a volume {volume:?} on a \
+                 node {node:?}"
+            )));
+        }
+        // The next leader may be on another machine.
+        Ok(Note::at(folder.join(node).join(volume)).dying_with_us())
     }
 
     async fn call(
@@ -112,7 +121,7 @@ impl Drivers {
         of: Option<&Call>,
     ) -> Result<Answer, CallError> {
         let (program, _) = self.program(driver).map_err(CallError::Trouble)?;
-        let note = self.note(driver, of);
+        let note = self.note(driver, of).map_err(CallError::Trouble)?;
         let said = self.run(&program, command, arguments, &note).await;
         let said = said.map_err(|error| {
             let why = anyhow::Error::from(error);

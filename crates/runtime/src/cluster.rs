@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::{
     error::{ApiError, Refusal, found},
+    fence::Fence,
     pace::{Answer, Pace},
     patch::{Patch, merge},
     token::{self, Token, TokenRequest},
@@ -26,11 +27,13 @@ const LEASES: &str = "/apis/coordination.k8s.io/";
 const PUTS: usize = 5;
 
 /// The API server. How many requests of a process are there at once follows its answers;
-/// leases and watches are never held back.
+/// leases and watches are never held back. Nothing but leases is sent once a lease that the process
+/// works by was not renewed in time.
 #[derive(Clone)]
 pub struct Cluster {
     client: kube::Client,
     pace: Pace,
+    fence: Fence,
     /// Until when requests let all others of the process go first.
     patience: Option<Instant>,
 }
@@ -89,6 +92,7 @@ impl Cluster {
         Self {
             client,
             pace: Pace::default(),
+            fence: Fence::default(),
             patience: None,
         }
     }
@@ -101,6 +105,11 @@ impl Cluster {
             patience: Some(latest),
             ..self.clone()
         }
+    }
+
+    /// What of the process is sent goes by a lease, which holds until then.
+    pub(crate) fn leads_until(&self, until: Instant) {
+        self.fence.move_to(until);
     }
 
     /// Reads one object; `None` if it isn't there.
@@ -431,6 +440,10 @@ impl Cluster {
         let request = request
             .body(Body::from(body))
             .map_err(|e| call.error(Refusal::Lost(Box::new(e))))?;
+        // Last of all: what waited for its place may have waited for too long.
+        if !(call.path.starts_with(LEASES) || self.fence.is_open()) {
+            return Err(call.error(Refusal::Deposed));
+        }
         self.client
             .send(request)
             .await

@@ -30,6 +30,9 @@ pub enum Refusal {
     /// The version asked for is too old: list again.
     #[error("{0}")]
     Expired(String),
+    /// It was not sent: the lease that we work by was not renewed in time, and another may work by now.
+    #[error("the lease was not renewed in time, and another may lead by now")]
+    Deposed,
     /// The server wants us to wait.
     #[error("{message}")]
     Busy {
@@ -103,6 +106,7 @@ impl ApiError {
             Refusal::AlreadyExists(words) => Refusal::AlreadyExists(words.clone()),
             Refusal::Conflict(words) => Refusal::Conflict(words.clone()),
             Refusal::Expired(words) => Refusal::Expired(words.clone()),
+            Refusal::Deposed => Refusal::Deposed,
             Refusal::Busy { after, message } => Refusal::Busy {
                 after: *after,
                 message: message.clone(),

@@ -1,8 +1,9 @@
 //! Leader election on a Lease, as client-go does it.
 //!
 //! A lease gives no mutual exclusion: a paused leader may wake up after another took
-//! over. It keeps two leaders from working against each other most of the time; what
-//! keeps them from doing harm is that every write names the version it was decided on.
+//! over. So whoever leads sends nothing once its lease has not been renewed for as long as it
+//! may try to; what was under way then does no harm as far as it names the version that it
+//! was decided on.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -66,8 +67,10 @@ impl Election {
         let mut seen: Option<Seen> = None;
         let mut told = None;
         loop {
+            let begun = Instant::now();
             match self.attempt(cluster, clock, &mut seen).await {
                 Ok(true) => {
+                    cluster.leads_until(begun + self.renew_deadline);
                     info!(lease = %self.lease, identity = self.identity, "leading");
                     return;
                 }
@@ -100,14 +103,28 @@ impl Election {
         clock: &Clock,
         on_renewal: impl Fn(Renewal),
     ) -> LostLease {
+        let lost = self.renew_until_lost(cluster, clock, on_renewal).await;
+        cluster.leads_until(Instant::now());
+        lost
+    }
+
+    async fn renew_until_lost(
+        &self,
+        cluster: &Cluster,
+        clock: &Clock,
+        on_renewal: impl Fn(Renewal),
+    ) -> LostLease {
         let mut renewed = Instant::now();
         let mut seen = None;
         loop {
             sleep(self.retry).await;
+            let begun = Instant::now();
             let left = (renewed + self.renew_deadline).saturating_duration_since(Instant::now());
             match timeout(left, self.renew(cluster, clock, &mut seen)).await {
                 Ok(Ok(Some(renewal))) => {
                     renewed = Instant::now();
+                    // Others count from when it was written, which may be as early as this.
+                    cluster.leads_until(begun + self.renew_deadline);
                     on_renewal(renewal);
                 }
                 Ok(Ok(None)) => return LostLease(self.lease.clone()),

@@ -15,6 +15,7 @@ mod cache;
 mod clock;
 mod cluster;
 mod error;
+mod fence;
 mod informers;
 mod joint;
 mod lease;

@@ -33,6 +33,7 @@ pub(crate) fn outcome(turn: Result<Option<Duration>, ApiError>) -> Outcome {
         } => Outcome::After(*after),
         Refusal::Busy { after: None, .. }
         | Refusal::Expired(_)
+        | Refusal::Deposed
         | Refusal::Refused { .. }
         | Refusal::Lost(_)
         | Refusal::Unreadable(_) => {

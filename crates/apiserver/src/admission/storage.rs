@@ -25,8 +25,11 @@ pub(super) fn protect(object: &mut Value, finalizer: &str) {
 pub(super) fn validate_attachment(attachment: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     errors.extend(attacher_errors(text(attachment, "/spec/attacher")));
-    if text(attachment, "/spec/nodeName").is_empty() {
+    let node = text(attachment, "/spec/nodeName");
+    if node.is_empty() {
         errors.push(FieldError::required("spec.nodeName", ""));
+    } else if let Some(fault) = DNS_SUBDOMAIN.fault(node) {
+        errors.push(FieldError::invalid("spec.nodeName", &json!(node), fault));
     }
     let source = &attachment["spec"]["source"];
     let exactly = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";

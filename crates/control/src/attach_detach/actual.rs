@@ -1,6 +1,6 @@
 //! What stands: attachments, and what nodes say of their volumes.
 
-use orlop_model::{CsiNode, Node, VolumeAttachment, network_disk, volume::CsiSource, well_known};
+use orlop_model::{CsiNode, Node, VolumeAttachment, network_disk, well_known};
 use sha2::{Digest, Sha256};
 
 use super::flex;
@@ -29,39 +29,37 @@ pub fn is_managed(node: &Node) -> bool {
     annotations.contains_key(well_known::CONTROLLER_MANAGED_ATTACH)
 }
 
-/// Whether this controller made the attachment. Others' are left alone.
-pub fn is_ours(attachment: &VolumeAttachment, csi: Option<&CsiSource>) -> bool {
+/// Whether this controller made the attachment. Others' are left alone. The handle that it was named
+/// after may be gone with its volume, or be another one by now, so the name's form has to do.
+pub fn is_ours(attachment: &VolumeAttachment) -> bool {
     if attachment.spec.attacher == well_known::FLEX_ATTACHER {
         return flex::is_ours(attachment);
     }
-    let name = &attachment.metadata.name;
-    let spec = &attachment.spec;
-    match csi {
-        Some(csi) => *name == attachment_name(&spec.attacher, &csi.volume_handle, &spec.node_name),
-        // The volume is gone, and with it the handle: the name's form has to do.
-        None => name
-            .strip_prefix("csi-")
-            .is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit())),
-    }
+    let hex = attachment.metadata.name.strip_prefix("csi-");
+    hex.is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// The name by which the node talks of an attached volume whose object is gone: the one of its
-/// own lists that the attachment was named after.
+/// Whether an attachment is of some storage that its volume names. One that somebody else made doesn't say
+/// by its name: it is taken at its volume's word.
+pub fn is_of(attachment: &VolumeAttachment, unique_name: &str) -> bool {
+    !is_ours(attachment) || is_named_after(attachment, unique_name)
+}
+
+/// The name by which the node talks of an attached volume whose object is gone, or names other storage
+/// by now: the one of its own lists that the attachment was named after.
 pub fn listed_name(attachment: &VolumeAttachment, node: Option<&Node>) -> Option<String> {
     let status = &node?.status;
     let attached = status.volumes_attached.iter().map(|v| &v.name);
     let mut names = attached.chain(&status.volumes_in_use);
-    names
-        .find(|name| {
-            let parts = name
-                .strip_prefix(CSI_PREFIX)
-                .and_then(|n| n.split_once('^'));
-            parts.is_some_and(|(driver, handle)| {
-                let node = &attachment.spec.node_name;
-                attachment.metadata.name == attachment_name(driver, handle, node)
-            })
-        })
-        .cloned()
+    names.find(|name| is_named_after(attachment, name)).cloned()
+}
+
+/// Whether an attachment was named after some storage.
+pub fn is_named_after(attachment: &VolumeAttachment, unique_name: &str) -> bool {
+    let node = &attachment.spec.node_name;
+    parts(unique_name).is_some_and(|(driver, handle)| {
+        attachment.metadata.name == attachment_name(driver, handle, node)
+    })
 }
 
 /// Whether a name in a node's lists is one of ours to keep.

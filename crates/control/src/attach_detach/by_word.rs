@@ -29,6 +29,11 @@ pub fn standing(unique_name: &str, node: &str) -> VolumeAttachment {
     made
 }
 
+/// Whether an attachment was made by [`standing`]: no object has a uid that is its name.
+pub fn is_standing(attachment: &VolumeAttachment) -> bool {
+    attachment.metadata.uid == attachment.metadata.name
+}
+
 /// Whether an attachment is a node's word only, and no object.
 pub fn is_word(attachment: &VolumeAttachment) -> bool {
     network_disk::PLUGINS.contains(&attachment.spec.attacher.as_str())

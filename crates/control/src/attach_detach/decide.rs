@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, collections::BTreeSet, sync::Arc};
 use orlop_model::{Kind, VolumeAttachment, meta::Key};
 
 use super::{
-    actual::Room,
+    actual::{self, Room},
+    by_word,
     desired::{Wish, Wishes},
 };
 
@@ -84,7 +85,9 @@ pub fn decide_volume(view: &VolumeView) -> Vec<(String, Verdict)> {
         .collect();
     let mut verdicts = Vec::new();
     for node in nodes {
-        let mine = view.attachments.iter().find(|a| a.spec.node_name == *node);
+        // Of one that somebody else made the node isn't told: it takes one of ours as well.
+        let mut here = view.attachments.iter();
+        let mine = here.find(|a| a.spec.node_name == *node && is_told_of(a));
         let others: Vec<&str> = holders.iter().copied().filter(|h| h != node).collect();
         let verdict = match (mine, view.rooms.get(node)) {
             (Some(a), _) if a.metadata.is_deleting() => Verdict::Leaving {
@@ -107,6 +110,11 @@ pub fn decide_volume(view: &VolumeView) -> Vec<(String, Verdict)> {
         verdicts.push((node.clone(), verdict));
     }
     verdicts
+}
+
+/// Whether its node is told of an attachment.
+fn is_told_of(attachment: &VolumeAttachment) -> bool {
+    by_word::is_standing(attachment) || actual::is_ours(attachment)
 }
 
 fn age(wish: &Wish) -> (Option<jiff::Timestamp>, Key) {

@@ -20,6 +20,9 @@ use sha2::{Digest, Sha256};
 
 use super::desired::Wish;
 
+/// The longest path of a device, as the kernel takes it.
+pub const LONGEST_DEVICE: usize = 4096;
+
 /// What a driver is known to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ability {
@@ -105,10 +108,24 @@ pub fn unique_name(attachment: &VolumeAttachment) -> Option<&str> {
     flex::parts(name).map(|_| name)
 }
 
+/// Whether a node can have this name, as Kubernetes checks it (RFC 1123). A record need not be of one, and
+/// what it says becomes words of a program, and parts of a path.
+pub fn is_node_name(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let plain = |part: &str| {
+        let bytes = part.as_bytes();
+        let ends = [bytes.first(), bytes.last()];
+        ends.iter().all(|end| end.is_some_and(|byte| inner(*byte)))
+            && bytes.iter().all(|&byte| inner(byte) || byte == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(plain)
+}
+
 /// Whether an attachment is such a record, and one that this role has made.
 pub fn is_ours(attachment: &VolumeAttachment) -> bool {
     let node = &attachment.spec.node_name;
     unique_name(attachment)
+        .filter(|_| is_node_name(node))
         .is_some_and(|unique| attachment.metadata.name == attachment_name(unique, node))
 }
 

@@ -207,13 +207,13 @@ fn an_attachment_is_found_by_name_even_when_its_volume_is_gone() {
     let vol = a_volume("vol", "c");
     let va = attachment(&vol, "n1");
     assert_eq!(va.metadata.name.len(), 4 + 64);
-    let csi = vol.spec.csi.as_ref();
-    assert!(actual::is_ours(&va, csi));
-    assert!(actual::is_ours(&va, None));
+    assert!(actual::is_ours(&va));
+    assert!(actual::is_of(&va, &unique(&vol)));
+    assert!(!actual::is_of(&va, "kubernetes.io/csi/d^other"));
     let mut foreign = va.clone();
     foreign.metadata.name = "made-by-hand".into();
-    assert!(!actual::is_ours(&foreign, csi));
-    assert!(!actual::is_ours(&foreign, None));
+    assert!(!actual::is_ours(&foreign));
+    assert!(actual::is_of(&foreign, "kubernetes.io/csi/d^other"));
     let mut node = a_node("n1");
     node.status.volumes_in_use = vec!["kubernetes.io/csi/d^other".into(), unique(&vol)];
     assert_eq!(actual::listed_name(&va, Some(&node)), Some(unique(&vol)));

@@ -134,6 +134,10 @@ impl AttachDetach {
     }
 
     fn wake_if_concerned(&self, volume: &Volume) {
+        // One that was made anew for other storage leaves what was attached to be given back.
+        for node in self.known.nodes_with_former(volume) {
+            self.node_queue.add(node);
+        }
         if self.known.concerns(volume)
             && let Some(unique) = self.known.note(volume)
         {
@@ -167,7 +171,7 @@ impl AttachDetach {
         if let Some(volume) = self.known.volumes.named(attachment.volume_name()) {
             self.known.note(&volume);
         }
-        if let Some(unique) = self.known.storage(attachment) {
+        if let Some(unique) = self.known.note_attached(attachment) {
             self.volume_queue.add(unique);
         }
         self.node_queue.add(node.clone());
@@ -303,8 +307,7 @@ impl AttachDetach {
     fn node_view(&self, name: &str, node: Option<Arc<Node>>, evidence: Evidence) -> NodeView {
         let mut standings = Vec::new();
         for attachment in self.known.attachments_by_node.get(name) {
-            let csi = self.known.source_of(&attachment);
-            if !actual::is_ours(&attachment, csi.as_ref()) || !self.is_served(&attachment) {
+            if !actual::is_ours(&attachment) || !self.is_served(&attachment) {
                 continue;
             }
             let unique = self.known.storage(&attachment);

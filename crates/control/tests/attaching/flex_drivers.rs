@@ -31,6 +31,8 @@ pub(crate) enum Mood {
     Hangs,
     /// It does what it is asked for, and never answers.
     FallsSilent,
+    /// It attaches, and says far too much.
+    Raves,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +43,7 @@ struct State {
     attached: BTreeSet<(String, String)>,
     /// Calls that run, by volume and node.
     running: BTreeSet<(String, String)>,
+    most_running: usize,
     calls: Vec<String>,
 }
 
@@ -99,6 +102,11 @@ impl Drivers {
             .collect()
     }
 
+    /// How many calls ran at once, at most.
+    pub(crate) fn most_running(&self) -> usize {
+        self.lock().most_running
+    }
+
     /// What it was called for, options left out.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.lock().calls.clone()
@@ -111,6 +119,7 @@ impl Drivers {
             state.running.insert(of.clone()),
             "two calls at once: {call:?}"
         );
+        state.most_running = state.most_running.max(state.running.len());
         let (volume, node) = (&call.volume, &call.node);
         let said = format!("{command} {volume}@{node}");
         state.calls.push(said);
@@ -123,7 +132,7 @@ impl Drivers {
 
     async fn answers(&self, mood: Mood) -> Result<(), Trouble> {
         match mood {
-            Mood::Well | Mood::LeavesIt => Ok(()),
+            Mood::Well | Mood::LeavesIt | Mood::Raves => Ok(()),
             Mood::Missing => Err(Trouble::Missing("the driver is not installed".into())),
             Mood::Fails => Err(Trouble::Failed("no such disk".into())),
             Mood::Hangs | Mood::FallsSilent => {
@@ -153,12 +162,15 @@ impl FlexDrivers for Drivers {
             let told = serde_json::from_str::<serde_json::Value>(call.options.as_ref().unwrap());
             assert_eq!(told.unwrap()["kubernetes.io/pvOrVolumeName"], call.volume);
             tokio::time::sleep(Duration::from_millis(50)).await;
-            if matches!(mood, Mood::Well | Mood::FallsSilent) {
+            if matches!(mood, Mood::Well | Mood::FallsSilent | Mood::Raves) {
                 let of = (call.volume.clone(), call.node.clone());
                 self.lock().attached.insert(of);
             }
             self.answers(mood).await?;
-            Ok(format!("/dev/{}", call.volume))
+            Ok(match mood {
+                Mood::Raves => "/x".repeat(450_000),
+                _ => format!("/dev/{}", call.volume),
+            })
         }
         .boxed()
     }

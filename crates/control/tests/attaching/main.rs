@@ -3,9 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on says where")]
 
+mod anew;
 mod disks;
 mod flex;
 mod flex_crashes;
+mod flex_crowds;
 mod flex_drivers;
 mod lanes;
 mod stage;

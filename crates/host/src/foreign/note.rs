@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 use tokio::time::{Instant, timeout_at};
 
+use super::held::Held;
 use crate::BootId;
 use crate::process::Watched;
 
@@ -22,6 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub struct Note {
     path: PathBuf,
+    pub(super) dies_with_us: bool,
 }
 
 /// Why a program that shall be gone is not.
@@ -32,6 +34,12 @@ pub enum EndError {
     Stays {
         /// The process.
         pid: i32,
+    },
+    /// Another process runs it.
+    #[error("another process of this machine runs it for the same, as {} says", path.display())]
+    Held {
+        /// The file.
+        path: PathBuf,
     },
     /// Nobody knows what runs.
     #[error("could not {doing} {}", path.display())]
@@ -63,7 +71,20 @@ struct Seen {
 impl Note {
     /// Nothing is read or written yet.
     pub fn at(path: PathBuf) -> Self {
-        Self { path }
+        Self {
+            path,
+            dies_with_us: false,
+        }
+    }
+
+    /// The same, for a program that leaves nothing running on purpose: it is killed if we are, and what it
+    /// has started is ended also if it is gone itself.
+    #[must_use]
+    pub fn dying_with_us(self) -> Self {
+        Self {
+            dies_with_us: true,
+            ..self
+        }
     }
 
     fn failed(&self, doing: &'static str) -> impl FnOnce(io::Error) -> EndError {
@@ -73,6 +94,16 @@ impl Note {
             path,
             source,
         }
+    }
+
+    /// Keeps others from it, where there may be others.
+    pub(super) fn hold(&self) -> Result<Option<Held>, EndError> {
+        if !self.dies_with_us {
+            return Ok(None);
+        }
+        let held = Held::at(&self.path).map_err(self.failed("lock"))?;
+        let path = self.path.clone();
+        held.map(Some).ok_or(EndError::Held { path })
     }
 
     /// A file for the next program to write itself down in.
@@ -103,6 +134,17 @@ impl Note {
                 self.write(&members).map_err(self.failed("write"))?;
                 let _it_may_be_gone = rustix::process::kill_process_group(group, Signal::KILL);
                 members
+            }
+            None if self.dies_with_us && seen.is_empty() => {
+                let listed = listed.first().map(|process| process.pid);
+                // While a group has members, nobody else is given its number.
+                let group = listed.filter(|pid| see(*pid).is_none());
+                let left = group.map_or_else(|| Ok(Vec::new()), members);
+                let left = left.map_err(self.failed("find processes of"))?;
+                if let Some(group) = group.and_then(Pid::from_raw) {
+                    let _it_may_be_gone = rustix::process::kill_process_group(group, Signal::KILL);
+                }
+                left
             }
             // One that ended by itself has left nothing that is ours to end.
             None => seen.into_iter().map(|seen| seen.process).collect(),

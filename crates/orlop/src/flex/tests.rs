@@ -170,3 +170,35 @@ async fn a_driver_that_hangs_is_killed_and_named() {
     let left = bench.root.path().join("calls/example.org~disk/n1/data");
     assert!(!left.exists());
 }
+
+#[tokio::test]
+async fn a_call_for_what_there_can_not_be_is_not_made() {
+    let bench = Bench::new();
+    bench.install(WELL);
+    let wrong = [
+        ("../..", "victim"),
+        ("/tmp", "victim"),
+        ("n1", ".."),
+        ("n1", "../../victim"),
+    ];
+    for (node, volume) in wrong {
+        let call = Call {
+            node: node.into(),
+            volume: volume.into(),
+            ..call(Some("{}"))
+        };
+        let refused = bench.drivers.attach(&call).await;
+        assert!(
+            matches!(refused, Err(Trouble::Failed(_))),
+            "{node} {volume}"
+        );
+        let refused = bench.drivers.detach(&call).await;
+        assert!(
+            matches!(refused, Err(Trouble::Failed(_))),
+            "{node} {volume}"
+        );
+    }
+    assert_eq!(bench.said(), [""; 0]);
+    let calls = bench.root.path().join("calls");
+    assert!(!calls.exists(), "nothing is on file");
+}

@@ -51,6 +51,11 @@ impl Strict {
     }
 
     async fn patch(&self, patch: &Patch) -> Result<Claim, ApiError> {
+        let cluster = self.cluster();
+        cluster.patch(&Key::namespaced("n", "data"), patch).await
+    }
+
+    fn cluster(&self) -> Cluster {
         let server = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let server = server.clone();
@@ -62,8 +67,7 @@ impl Strict {
                 Ok::<_, std::io::Error>(Response::builder().status(code).body(answer).unwrap())
             }
         });
-        let cluster = Cluster::new(kube::Client::new(service, "default"));
-        cluster.patch(&Key::namespaced("n", "data"), patch).await
+        Cluster::new(kube::Client::new(service, "default"))
     }
 }
 
@@ -91,4 +95,53 @@ async fn where_nothing_may_be_written_the_first_refusal_is_told() {
     let server = Strict::new(false, 0);
     let refused = server.patch(&Patch::Merge(json!({}))).await.unwrap_err();
     assert!(refused.is_forbidden() && refused.chain().contains("no PATCH"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_was_paused_for_too_long_sends_nothing_but_for_its_lease() {
+    use std::time::Duration;
+
+    use orlop_model::Lease;
+
+    let server = Strict::new(true, 0);
+    let cluster = server.cluster();
+    let role = cluster.clone();
+    let claim = Key::namespaced("n", "data");
+    role.get::<Claim>(&claim).await.expect("it has no lease");
+    cluster.leads_until(Instant::now() + Duration::from_secs(10));
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    role.get::<Claim>(&claim).await.expect("it leads");
+    tokio::time::advance(Duration::from_secs(2)).await;
+    let refused = role.get::<Claim>(&claim).await.unwrap_err();
+    assert!(matches!(refused.refusal, Refusal::Deposed), "{refused}");
+    let change = Patch::Merge(json!({"metadata": {"finalizers": ["f"]}}));
+    let refused = role.patch::<Claim>(&claim, &change).await.unwrap_err();
+    assert!(matches!(refused.refusal, Refusal::Deposed), "{refused}");
+    let watched = role.watch(&Collection::of::<Claim>(None), "").await;
+    assert!(watched.is_err());
+    cluster.get::<Lease>(&claim).await.expect("a lease");
+    cluster.leads_until(Instant::now() + Duration::from_secs(10));
+    role.get::<Claim>(&claim).await.expect("it leads again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_wakes_after_its_lease_ran_out_does_nothing_before_it_has_renewed() {
+    use std::time::Duration;
+
+    use crate::{Clock, Election};
+
+    let cluster = Strict::new(true, 0).cluster();
+    let election = Election::new(Key::namespaced("n", "leader"), "first".into());
+    let clock = Clock::system();
+    election.win(&cluster, &clock).await;
+    let claim = Key::namespaced("n", "data");
+    let ask = || cluster.get::<Claim>(&claim);
+    ask().await.expect("it leads");
+    // As with SIGSTOP: nothing of the process runs, and time goes on.
+    tokio::time::advance(Duration::from_secs(11)).await;
+    let refused = ask().await.unwrap_err();
+    assert!(matches!(refused.refusal, Refusal::Deposed), "{refused}");
+    let held = tokio::time::timeout(Duration::from_secs(60), election.hold(&cluster, &clock));
+    assert!(held.await.is_err(), "nobody took it");
+    ask().await.expect("it leads again");
 }

@@ -55,7 +55,7 @@ fn a_record_says_which_volume_it_is_of_and_belongs_to_who_made_it() {
     let made = record("n1");
     assert_eq!(made.volume_name(), "vol");
     assert_eq!(flex::unique_name(&made), Some(A));
-    assert!(flex::is_ours(&made) && actual::is_ours(&made, None));
+    assert!(flex::is_ours(&made) && actual::is_ours(&made));
     assert_ne!(made.metadata.name, record("n2").metadata.name);
     // A pod's own volume has no object, and must not be taken for another's.
     let own = flex::record(A, "n1", None);
@@ -165,4 +165,31 @@ fn a_node_is_told_of_a_device_and_keeps_what_is_not_on_record() {
     assert_eq!(decide(standing(on.clone(), false), &node), expected);
     let decision = decide(standing(deleting(on), true), &node);
     assert_eq!(decision.tell, Some(vec![other]));
+}
+
+#[test]
+fn a_record_of_a_node_that_there_can_not_be_is_nobodys() {
+    let volume = "example.org/disk/v-a";
+    for good in ["n1", "a.b-c.d", "0"] {
+        assert!(flex::is_ours(&flex::record(volume, good, None)), "{good}");
+    }
+    let long = "x".repeat(254);
+    let bad = [
+        "",
+        ".",
+        "..",
+        "../..",
+        "../../../etc",
+        "n1/x",
+        "/n1",
+        "N1",
+        "-n",
+        "n-",
+        "a..b",
+        "a\0b",
+        &long,
+    ];
+    for bad in bad {
+        assert!(!flex::is_ours(&flex::record(volume, bad, None)), "{bad}");
+    }
 }

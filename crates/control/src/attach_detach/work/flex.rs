@@ -14,6 +14,9 @@ use orlop_runtime::{ApiError, Backoff, Change, Outcome, Process, Queue, work};
 use tracing::{info, warn};
 
 mod calls;
+mod crowd;
+
+use crowd::{FirstSight, Places};
 
 use super::AttachDetach;
 use crate::attach_detach::{
@@ -45,6 +48,8 @@ pub(in super::super) struct Flex {
     queue: Queue<String>,
     /// Drivers that are to be asked what they do.
     asking: Queue<String>,
+    places: Places,
+    first_sight: FirstSight,
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -65,6 +70,8 @@ impl Flex {
             drivers,
             queue: queue.measured(&process.metrics, "attach_detach_flex"),
             asking: Queue::new(BACKOFF),
+            places: Places::default(),
+            first_sight: FirstSight::default(),
             inner: Arc::default(),
         }
     }
@@ -257,13 +264,21 @@ impl AttachDetach {
         let Some(flex) = &self.flex else {
             return Ok(());
         };
+        let name = &node.metadata.name;
         if flex::is_left_alone(node) {
+            flex.first_sight.forget(name);
             return Ok(());
         }
-        let name = &node.metadata.name;
+        let before_us = flex.first_sight.of(node);
         for told in flex::told(node) {
+            // Of the rest, what a pod waits for may have to come off first.
+            let awaited = || !self.known.unit(&told.name).wishes.is_empty();
+            if !before_us.contains(&told.name) && !awaited() {
+                continue;
+            }
             let attaches = names::parts(&told.name).is_some_and(|(of, _)| flex.attaches(of));
-            if !attaches || self.known.has_record(&told.name, name) {
+            let fits = told.device_path.len() <= flex::LONGEST_DEVICE;
+            if !attaches || !fits || self.known.has_record(&told.name, name) {
                 continue;
             }
             let volume = self.known.flex_object(&told.name);

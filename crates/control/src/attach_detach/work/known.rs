@@ -157,6 +157,16 @@ impl Known {
             || !self.attachments_by_volume.get(name).is_empty()
     }
 
+    /// The nodes with attachments of what a volume of this name named before.
+    pub(super) fn nodes_with_former(&self, volume: &Volume) -> Vec<String> {
+        let attached = self.attachments_by_volume.get(&volume.metadata.name);
+        let former = attached.into_iter().filter(|attachment| {
+            let now = self.source_of(attachment).map(|csi| unique(&csi));
+            !now.is_some_and(|unique| actual::is_of(attachment, &unique))
+        });
+        former.map(|former| former.spec.node_name.clone()).collect()
+    }
+
     /// The storage that a pod wants.
     pub(super) fn storage_of(&self, pod: &Pod) -> Vec<String> {
         let claims = pod.claims().map(|(_, key)| key.to_string());
@@ -171,7 +181,7 @@ impl Known {
     }
 
     /// What an attachment attaches, in its driver's words.
-    pub(super) fn source_of(&self, attachment: &VolumeAttachment) -> Option<CsiSource> {
+    fn source_of(&self, attachment: &VolumeAttachment) -> Option<CsiSource> {
         if let Some(csi) = inline_csi(attachment) {
             return Some(csi.clone());
         }
@@ -189,7 +199,37 @@ impl Known {
     /// The storage of an attachment, as long as that is known.
     pub(in super::super) fn storage(&self, attachment: &VolumeAttachment) -> Option<String> {
         let flex = flex::unique_name(attachment).map(str::to_owned);
-        flex.or_else(|| Some(unique(&self.source_of(attachment)?)))
+        flex.or_else(|| {
+            let named = self.source_of(attachment).map(|csi| unique(&csi));
+            let now = named.filter(|unique| actual::is_of(attachment, unique));
+            now.or_else(|| self.former_storage(attachment))
+        })
+    }
+
+    /// The storage of an attachment whose volume is gone, or was made anew for other storage: the node
+    /// still knows it, or another volume names it.
+    fn former_storage(&self, attachment: &VolumeAttachment) -> Option<String> {
+        let node = self.nodes.named(&attachment.spec.node_name);
+        actual::listed_name(attachment, node.as_deref()).or_else(|| {
+            let named = self.named();
+            let mut all = named.keys();
+            let found = all.find(|unique| actual::is_named_after(attachment, unique));
+            found.cloned()
+        })
+    }
+
+    /// Takes note of an attachment: whoever names its storage later has to know of it, also if its own
+    /// volume names other storage by then.
+    pub(super) fn note_attached(&self, attachment: &VolumeAttachment) -> Option<String> {
+        let unique = self.storage(attachment)?;
+        if let Some(name) = &attachment.spec.source.persistent_volume_name
+            && actual::parts(&unique).is_some()
+        {
+            let mut named = self.named();
+            let names = named.entry(unique.clone()).or_default();
+            names.insert(name.clone());
+        }
+        Some(unique)
     }
 
     /// Whether its driver wants the storage attached at all.
@@ -211,7 +251,12 @@ impl Known {
         wishes.extend(self.own(unique));
         let mut attachments = self.attachments_by_inline.get(unique);
         for name in &names {
-            attachments.extend(self.attachments_by_volume.get(name));
+            let mut attached = self.attachments_by_volume.get(name);
+            // Those of what the volume named before it was made anew hold nothing of this.
+            if actual::parts(unique).is_some() {
+                attached.retain(|attachment| actual::is_of(attachment, unique));
+            }
+            attachments.extend(attached);
         }
         // Also those to the same storage, made when its object had another name.
         if let Some((driver, handle)) = actual::parts(unique) {

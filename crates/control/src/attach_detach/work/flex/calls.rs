@@ -1,18 +1,38 @@
 //! FlexVolumes' attacher: one turn of one attachment, and the driver's call in it.
 
+use std::time::Duration;
+
 use orlop_model::{Kind, VolumeAttachment, attachment::VolumeError, flex as names, well_known};
-use orlop_runtime::{ApiError, Outcome, Patch, letting_go, with_finalizer};
+use orlop_runtime::{ApiError, EventType, Outcome, Patch, letting_go, with_finalizer};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::{super::AttachDetach, Flex};
 use crate::{
-    attach_detach::flex::{self, Call, Step},
+    attach_detach::{
+        decide::Verdict,
+        flex::{self, Call, Step, Trouble},
+    },
     turn,
 };
 
 /// A longer message the API server refuses, and with it what it is about.
 const LONGEST: usize = 1024;
+
+/// How long a driver may take before that is news.
+const NEWS: Duration = Duration::from_secs(10);
+
+/// A device's path, if the API server and the node take it.
+fn accepted(device: String) -> Result<String, Trouble> {
+    match device.len() {
+        length if length > flex::LONGEST_DEVICE => Err(Trouble::Failed(format!(
+            "the FlexVolume driver's device is no path: it has {length} bytes, and may have {}",
+            flex::LONGEST_DEVICE
+        ))),
+        _ => Ok(device),
+    }
+}
 
 fn shortened(message: &str) -> &str {
     let mut end = message.len().min(LONGEST);
@@ -69,6 +89,7 @@ impl AttachDetach {
         seen: &VolumeAttachment,
         mut call: Call,
     ) -> Result<Outcome, ApiError> {
+        let _place = flex.places.enter(&call.driver).await;
         if !self.is_still_to(seen, Step::Attach).await? {
             return Ok(Outcome::Done);
         }
@@ -83,7 +104,8 @@ impl AttachDetach {
             return Ok(Outcome::Done);
         };
         flex.begins(name, options);
-        match flex.drivers.attach(&call).await {
+        let attached = self.attach_told(flex, &unique, &call).await;
+        match attached.and_then(accepted) {
             Ok(device) => {
                 info!(volume = unique, node = call.node, "FlexVolume attached");
                 let told = self.say_attached(seen, &device).await?;
@@ -98,12 +120,37 @@ impl AttachDetach {
         }
     }
 
+    /// A call that takes long is told to those who wait for it, once.
+    async fn attach_told(&self, flex: &Flex, unique: &str, call: &Call) -> Result<String, Trouble> {
+        let mut attached = flex.drivers.attach(call);
+        if let Ok(ended) = timeout(NEWS, &mut attached).await {
+            return ended;
+        }
+        let text = format!(
+            "FlexVolume driver {}: driver is still at attach after {} s; if it hangs, see what it waits for \
+             where attach-detach runs",
+            call.driver,
+            NEWS.as_secs()
+        );
+        let wishes = self.known.unit(unique).wishes.into_iter();
+        for wish in wishes.filter(|wish| wish.pod.spec.node_name == call.node) {
+            let told = Verdict::Refused(text.clone());
+            if let Some(message) = told.news(&wish.volume.metadata.name, &wish.pod) {
+                let reason = "FailedAttachVolume";
+                let recorder = &self.recorder;
+                recorder.say(&*wish.pod, EventType::Warning, reason, message);
+            }
+        }
+        attached.await
+    }
+
     async fn call_to_detach(
         &self,
         flex: &Flex,
         seen: &VolumeAttachment,
         mut call: Call,
     ) -> Result<Outcome, ApiError> {
+        let _place = flex.places.enter(&call.driver).await;
         if !self.is_still_to(seen, Step::Detach).await? {
             return Ok(Outcome::Done);
         }
