@@ -21,6 +21,7 @@ pub mod explain;
 mod index;
 mod metrics;
 pub mod recycle;
+mod spelling;
 pub mod volume;
 mod work;
 pub mod write;

@@ -9,11 +9,13 @@ use crate::{
 };
 
 mod shelves;
+mod shortage;
 
 pub use shelves::{
-    BY_CLAIMANT, FREE, LABELLED, claimant, free_shelf, group, labelled_shelves, labelled_stretches,
-    shelves, stretches,
+    BY_CLAIMANT, FREE, LABELLED, RELEASED, claimant, free_shelf, group, labelled_shelves,
+    labelled_stretches, released_shelf, shelves, stretches,
 };
+pub use shortage::{of_class, shortage};
 
 /// From where the matched volume must be reachable.
 #[derive(Debug, Clone, Copy)]
@@ -76,15 +78,33 @@ pub enum Mismatch {
 /// # Errors
 /// The first thing that doesn't fit.
 pub fn check(claim: &Claim, volume: &Volume) -> Result<(), Mismatch> {
+    check_size(claim, volume)?;
+    if claim.class().unwrap_or_default() != volume.class() {
+        return Err(Mismatch::Class);
+    }
+    check_abilities(claim, volume)
+}
+
+/// As [`check`], where the volume's class doesn't matter.
+///
+/// # Errors
+/// The first thing that doesn't fit.
+pub fn check_but_class(claim: &Claim, volume: &Volume) -> Result<(), Mismatch> {
+    check_size(claim, volume)?;
+    check_abilities(claim, volume)
+}
+
+fn check_size(claim: &Claim, volume: &Volume) -> Result<(), Mismatch> {
     if volume.metadata.is_deleting() {
         return Err(Mismatch::Deleting);
     }
     if volume.capacity_bytes() < claim.requested_bytes() {
         return Err(Mismatch::Size);
     }
-    if claim.class().unwrap_or_default() != volume.class() {
-        return Err(Mismatch::Class);
-    }
+    Ok(())
+}
+
+fn check_abilities(claim: &Claim, volume: &Volume) -> Result<(), Mismatch> {
     if !same_attributes_class(claim, volume) {
         return Err(Mismatch::AttributesClass);
     }

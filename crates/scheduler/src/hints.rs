@@ -2,11 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use orlop_model::{
-    AccessMode, Claim, Quantity,
-    matching::{self, Place, Timing},
-    well_known,
-};
+use orlop_model::{AccessMode, Claim, Quantity, Volume};
 
 use crate::{
     assign::{NodeFacts, View},
@@ -15,6 +11,9 @@ use crate::{
     volume_binding::{ClaimFacts, Sorted},
     zone,
 };
+
+mod fitting;
+mod joint;
 
 /// How many nodes are named before the rest is counted.
 const NAMED: usize = 3;
@@ -27,13 +26,15 @@ pub fn hints(
 ) -> Vec<String> {
     let told: BTreeSet<&Reason> = reasons.values().flatten().collect();
     let mut hints = Vec::new();
-    if told.contains(&Reason::VolumeAffinity) {
-        hints.extend(
-            sorted
-                .bound
-                .iter()
-                .filter_map(|(facts, _)| reach(view, facts)),
-        );
+    let of_volumes = told.iter().any(|reason| reason.is_of_volumes());
+    let apart = of_volumes.then(|| joint::apart(view, sorted)).flatten();
+    let each = apart.is_none();
+    hints.extend(apart);
+    if each && told.contains(&Reason::VolumeAffinity) {
+        let bound = sorted.bound.iter();
+        hints.extend(bound.filter_map(|(facts, _)| reach(view, facts)));
+        let late = sorted.late.iter();
+        hints.extend(late.filter_map(|late| fitting::reserved(view, late)));
     }
     if told.contains(&Reason::ClaimInUse) {
         let all = sorted.bound.iter().chain(&sorted.late);
@@ -46,29 +47,44 @@ pub fn hints(
         let bound = sorted.bound.iter();
         hints.extend(bound.filter_map(|(facts, _)| zones(facts)));
     }
-    if told.contains(&Reason::NoVolume) {
-        let fitting = |(facts, claim): &(&ClaimFacts, &Claim)| fitting(view, facts, claim);
-        hints.extend(sorted.late.iter().filter_map(fitting));
+    if each && told.contains(&Reason::NoVolume) {
+        let late = sorted.late.iter();
+        hints.extend(late.filter_map(|late| fitting::fitting(view, late, reasons)));
+        hints.extend(joint::rivals(view, sorted, reasons));
     }
-    if told.contains(&Reason::NoSpace) {
+    if each && told.contains(&Reason::NoSpace) {
         let room = |(facts, claim): &(&ClaimFacts, &Claim)| roomiest(view, facts, claim);
         hints.extend(sorted.late.iter().filter_map(room));
+        hints.extend(joint::together(view, sorted));
     }
     hints
+}
+
+/// The nodes from where a volume can be reached.
+fn reachable<'a>(view: &'a View, volume: &Volume) -> Vec<&'a str> {
+    let nodes = view.nodes.iter().map(|facts| &facts.node.metadata);
+    let near = nodes.filter(|node| volume.reachable_from(&node.name, &node.labels));
+    near.map(|node| node.name.as_str()).collect()
+}
+
+/// Some nodes by name, the rest by number.
+fn list(nodes: &[&str]) -> String {
+    let named = nodes[..nodes.len().min(NAMED)].join(", ");
+    match nodes.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
 }
 
 /// From where a bound volume can be reached.
 fn reach(view: &View, facts: &ClaimFacts) -> Option<String> {
     let volume = facts.volume.as_ref()?;
-    let reaches = |labels, name| volume.reachable_from(name, labels);
-    let nodes = view.nodes.iter().map(|facts| &facts.node.metadata);
-    let (near, far): (Vec<_>, Vec<_>) = nodes.partition(|node| reaches(&node.labels, &node.name));
-    if far.is_empty() {
+    let near = reachable(view, volume);
+    if near.len() == view.nodes.len() {
         return None;
     }
     let claim = &facts.key.name;
     let volume = &volume.metadata.name;
-    let near: Vec<&str> = near.iter().map(|node| node.name.as_str()).collect();
     Some(match near.len() {
         0 => format!(
             "claim \"{claim}\" has the volume \"{volume}\", which no node of this cluster can reach"
@@ -171,52 +187,6 @@ pub fn awaited(claims: &[ClaimFacts], node: &str) -> Option<String> {
             "it shall run on {node}, once its volumes are bound; not bound: {names}; \"kubectl describe \
              pvc\" tells why"
         )
-    })
-}
-
-/// What there is for a claim of a class whose volumes are made by hand.
-fn fitting(view: &View, facts: &ClaimFacts, claim: &Claim) -> Option<String> {
-    let class = facts.class.as_ref()?;
-    if !matches!(class.provisioner.as_str(), "" | well_known::NO_PROVISIONER) {
-        return None;
-    }
-    let (name, class) = (&facts.key.name, &class.metadata.name);
-    let wanted = Quantity::bytes(claim.requested_bytes());
-    let free = facts.candidates.iter();
-    let largest = free.max_by_key(|volume| volume.capacity_bytes());
-    Some(match largest {
-        None => format!(
-            "claim \"{name}\" asks for {wanted} of class \"{class}\", which has no free volume and \
-             makes none by itself"
-        ),
-        Some(volume) if volume.capacity_bytes() < claim.requested_bytes() => format!(
-            "claim \"{name}\" asks for {wanted}; the largest free volume of class \"{class}\" is \
-             \"{}\" with {}",
-            volume.metadata.name,
-            Quantity::bytes(volume.capacity_bytes()),
-        ),
-        Some(_) => {
-            let on = |node: &NodeFacts| {
-                let node = &node.node.metadata;
-                let place = Place::Node {
-                    name: &node.name,
-                    labels: &node.labels,
-                };
-                let free = facts.candidates.iter().map(|volume| &**volume);
-                let found = matching::best(claim, free, place, Timing::Now)?;
-                Some((found.metadata.name.clone(), node.name.clone()))
-            };
-            match view.nodes.iter().find_map(on) {
-                Some((volume, node)) => format!(
-                    "claim \"{name}\" could have the volume \"{volume}\" on {node}, where this pod \
-                     can't be"
-                ),
-                None => format!(
-                    "claim \"{name}\": no free volume of class \"{class}\" that a node of this cluster \
-                     reaches has its access modes, its volumeMode and the labels that it selects"
-                ),
-            }
-        }
     })
 }
 

@@ -55,6 +55,13 @@ pub enum Reason {
     NoDriver(String),
 }
 
+impl Reason {
+    /// Whether the node would do but for where the pod's volumes are or can be had.
+    pub fn is_of_volumes(&self) -> bool {
+        matches!(self, Self::VolumeAffinity | Self::NoVolume | Self::NoSpace)
+    }
+}
+
 /// Why a pod's claims rule every node out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unready {

@@ -43,6 +43,14 @@ impl Room<'_> {
         .max()
     }
 
+    /// How many bytes are left for all new volumes together that can be made on a node. None if
+    /// nobody told.
+    pub fn total(&self, node: &Node) -> Option<i64> {
+        let here = self.capacities.iter().filter(|c| reaches(c, node));
+        here.filter_map(|c| Some(c.capacity.as_ref()?.value().saturating_sub(self.drawn(c))))
+            .max()
+    }
+
     fn drawn(&self, capacity: &CsiStorageCapacity) -> i64 {
         let version = capacity.meta().revision();
         let counts = |draw: &&Draw| {

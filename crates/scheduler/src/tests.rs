@@ -1,6 +1,7 @@
 //! Which node a pod gets, in tables; and what a crash after any write leads to.
 
 mod capacities;
+mod hints;
 mod keeping;
 mod limits_of_nodes;
 mod old_plugins;

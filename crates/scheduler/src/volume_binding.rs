@@ -230,6 +230,19 @@ impl<'a> Own<'a> {
     }
 }
 
+/// What a claim would get on a node if it were the pod's only one.
+///
+/// # Errors
+/// Why the node won't do for it.
+pub fn alone(
+    facts: &ClaimFacts,
+    claim: &Claim,
+    node: &Node,
+    csi_node: Option<&CsiNode>,
+) -> Result<Supply, Reason> {
+    supply(facts, claim, (node, csi_node), &Own::default())
+}
+
 fn supply(
     facts: &ClaimFacts,
     claim: &Claim,

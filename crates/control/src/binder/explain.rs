@@ -3,14 +3,14 @@
 //! A text begins with the original's own sentence, so that whoever searches for it finds what
 //! is known of it, and goes on with what this cluster has to offer.
 
-use std::{collections::BTreeSet, fmt::Display, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use orlop_model::{
-    AccessMode, Claim, Quantity, Volume, matching,
+    Claim, Kind, ReclaimPolicy, Volume, matching,
     selector::{LabelSelector, Requirement},
 };
 
-use super::{News, claim::Because};
+use super::{News, claim::Because, spelling};
 
 /// What there would be. Only its largest volume stands for a shelf, so that a survey costs the
 /// same however many volumes there are.
@@ -22,6 +22,10 @@ pub struct Survey {
     pub reserved: Vec<Arc<Volume>>,
     /// The volume that the claim names.
     pub named: Option<Arc<Volume>>,
+    /// The largest volume of each kind that is kept though its claim is gone.
+    pub released: Vec<Arc<Volume>>,
+    /// A free volume with nearly the name of the one that the claim names in vain.
+    pub meant: Option<String>,
     /// The names of all classes.
     pub classes: Vec<String>,
     /// What the claim's selector asks for and no free volume has that would fit otherwise.
@@ -35,14 +39,14 @@ impl Because {
             Self::NoSuchClass(_)
             | Self::NoProvisioner(_)
             | Self::NothingFits
+            | Self::NoSuchVolume
+            | Self::Taken { .. }
             | Self::Mismatch { .. } => true,
             Self::Fits
             | Self::Deleting
             | Self::DefaultClass
             | Self::NoConsumer { .. }
             | Self::Provisioning(_)
-            | Self::NoSuchVolume
-            | Self::Taken { .. }
             | Self::LostReference
             | Self::LostVolume
             | Self::Misbound
@@ -68,7 +72,10 @@ pub fn news(claim: &Claim, because: &Because, survey: &Survey) -> Option<News> {
         Because::NoSuchClass(class) => {
             let missing = format!("storageclass.storage.k8s.io \"{class}\" not found");
             // Volumes may have a class that there is no object of: then it is they who don't fit.
-            let message = match survey.largest.iter().any(|v| v.class() == class) {
+            let mut there = survey.largest.iter().chain(&survey.released);
+            let told =
+                there.any(|v| v.class() == class) || unfit_reservation(claim, survey).is_some();
+            let message = match told {
                 true => with_offer(missing, claim, survey),
                 false => format!("{missing}{}", other_classes(class, survey)),
             };
@@ -95,12 +102,13 @@ pub fn news(claim: &Claim, because: &Because, survey: &Survey) -> Option<News> {
             "FailedBinding",
             format!(
                 "volume \"{named}\" not found; the claim asks for that one and waits until it is \
-                 there"
+                 there{}",
+                did_you_mean(survey.meant.as_deref()).unwrap_or_default()
             ),
         ),
         Because::Mismatch { volume, why } => {
             let mut message = format!("Cannot bind to requested volume \"{volume}\": {why}");
-            if let Some(detail) = survey.named.as_ref().and_then(|v| detail(claim, v, *why)) {
+            if let Some(detail) = survey.named.as_ref().and_then(|v| why.sides(claim, v)) {
                 message = format!("{message} ({detail})");
             }
             News::warning("VolumeMismatch", message)
@@ -108,7 +116,8 @@ pub fn news(claim: &Claim, because: &Because, survey: &Survey) -> Option<News> {
         Because::Taken { volume, owner } => News::warning(
             "FailedBinding",
             format!(
-                "volume \"{volume}\" already bound to a different claim. It belongs to {owner}."
+                "volume \"{volume}\" already bound to a different claim. It belongs to {}.",
+                owner_words(claim, owner, survey.named.as_deref())
             ),
         ),
         Because::LostReference => News::warning(
@@ -143,69 +152,53 @@ fn with_offer(message: String, claim: &Claim, survey: &Survey) -> String {
 fn offer(claim: &Claim, survey: &Survey) -> Option<String> {
     if let Some((volume, why)) = unfit_reservation(claim, survey) {
         let name = &volume.metadata.name;
-        let more = detail(claim, volume, why).map_or(String::new(), |d| format!(" ({d})"));
+        let sides = why.sides(claim, volume);
+        let more = sides.map_or(String::new(), |sides| format!(" ({sides})"));
         return Some(format!(
             "volume \"{name}\" is reserved for this claim, but {why}{more}"
         ));
     }
     let class = claim.class().unwrap_or_default();
-    let of_class = class_words(class);
-    let mut left: Vec<&Volume> = survey.largest.iter().map(|v| &**v).collect();
-    left.retain(|v| v.class() == class);
-    if left.is_empty() {
-        let elsewhere = survey.largest.iter().find(|v| {
-            let why = matching::check(claim, v);
-            why == Err(matching::Mismatch::Class) && selects(claim, v)
-        });
-        let hint = elsewhere.map_or(String::new(), |v| {
-            let has = match v.class() {
-                "" => "has no class".to_owned(),
-                class => format!("is of class \"{class}\""),
-            };
-            format!("; volume \"{}\" would fit, but {has}", v.metadata.name)
-        });
-        return Some(format!("there is no free volume {of_class}{hint}"));
-    }
-    let mut other = left
-        .iter()
-        .filter(|v| v.volume_mode() != claim.volume_mode());
-    let other = other.next().map(|v| v.volume_mode());
-    left.retain(|v| v.volume_mode() == claim.volume_mode());
-    if let (true, Some(other)) = (left.is_empty(), other) {
-        return Some(format!(
-            "no free volume {of_class} has volumeMode {:?}; there are such with {other:?}",
-            claim.volume_mode()
-        ));
-    }
-    let attributes = |name: &Option<String>| name.clone().unwrap_or_default();
-    let wanted = attributes(&claim.spec.volume_attributes_class_name);
-    left.retain(|v| attributes(&v.spec.volume_attributes_class_name) == wanted);
-    if left.is_empty() {
-        let wanted = match wanted.as_str() {
-            "" => "is without volumeAttributesClassName".to_owned(),
-            name => format!("has volumeAttributesClassName \"{name}\""),
-        };
-        return Some(format!("no free volume {of_class} {wanted}"));
-    }
-    let offered: Vec<String> = left.iter().map(|v| modes(&v.spec.access_modes)).collect();
-    let wanted = &claim.spec.access_modes;
-    left.retain(|v| wanted.iter().all(|mode| v.spec.access_modes.contains(mode)));
-    let Some(largest) = left.iter().max_by_key(|v| v.capacity_bytes()) else {
-        let (wanted, offered) = (modes(wanted), offered.join(" or "));
-        return Some(format!(
-            "no free volume {of_class} offers {wanted}; there are such with {offered}"
-        ));
+    let of_class = matching::of_class(class);
+    let largest = survey.largest.iter().map(|v| &**v);
+    let free = largest.filter(|v| v.class() == class);
+    let mut free = free.peekable();
+    let elsewhere = match free.peek() {
+        None => of_another_class(claim, survey),
+        Some(_) => None,
     };
-    if largest.capacity_bytes() < claim.requested_bytes() {
-        let (has, asks) = (size(largest), request(claim));
-        let name = &largest.metadata.name;
-        return Some(format!(
-            "the largest free volume {of_class} that would do is \"{name}\" with {has}, and the \
-             claim asks for {asks}"
-        ));
-    }
-    let selector = claim.spec.selector.as_ref()?;
-    Some(selection(selector, &survey.unmet, largest, &of_class))
+    let told = match matching::shortage(claim, free, &of_class) {
+        Err(shortage) => shortage,
+        Ok(largest) => {
+            let selector = claim.spec.selector.as_ref()?;
+            selection(selector, &survey.unmet, largest, &of_class)
+        }
+    };
+    let hint = released(claim, survey).or(elsewhere);
+    Some(hint.map_or(told.clone(), |hint| format!("{told}; {hint}")))
+}
+
+/// A free volume that only its class keeps from the claim.
+fn of_another_class(claim: &Claim, survey: &Survey) -> Option<String> {
+    let fits = |v: &&Arc<Volume>| matching::check_but_class(claim, v).is_ok() && selects(claim, v);
+    let volume = survey.largest.iter().find(fits)?;
+    let has = match volume.class() {
+        "" => "has no class".to_owned(),
+        class => format!("is of class \"{class}\""),
+    };
+    let name = &volume.metadata.name;
+    Some(format!("volume \"{name}\" would fit, but {has}"))
+}
+
+/// A volume that only its former claim keeps from this one.
+fn released(claim: &Claim, survey: &Survey) -> Option<String> {
+    let fits = |v: &&Arc<Volume>| matching::check(claim, v).is_ok() && selects(claim, v);
+    let volume = survey.released.iter().find(fits)?;
+    let (name, owner) = (&volume.metadata.name, volume.spec.claim_ref.as_ref()?.key());
+    Some(format!(
+        "volume \"{name}\" would fit, but is Released and still names a former claim {owner}; \
+         remove its spec.claimRef to offer it again"
+    ))
 }
 
 /// What of a selector keeps a volume that would fit otherwise from the claim.
@@ -248,10 +241,8 @@ fn unfit_reservation<'a>(
 ) -> Option<(&'a Volume, matching::Mismatch)> {
     let mine = survey.reserved.iter().filter(|v| v.is_reserved_for(claim));
     // Its class doesn't matter.
-    let judged = mine.filter_map(|v| Some((&**v, matching::check(claim, v).err()?)));
-    judged
-        .into_iter()
-        .find(|(_, why)| *why != matching::Mismatch::Class)
+    let mut judged = mine.filter_map(|v| Some((&**v, matching::check_but_class(claim, v).err()?)));
+    judged.next()
 }
 
 fn selects(claim: &Claim, volume: &Volume) -> bool {
@@ -259,112 +250,59 @@ fn selects(claim: &Claim, volume: &Volume) -> bool {
     selector.is_none_or(|s| s.matches(&volume.metadata.labels))
 }
 
-/// What the two sides of a mismatch are.
-fn detail(claim: &Claim, volume: &Volume, why: matching::Mismatch) -> Option<String> {
-    use matching::Mismatch;
-    let sides = |has: &dyn Display, asks: &dyn Display| {
-        Some(format!("the volume has {has}, the claim asks for {asks}"))
-    };
-    let quoted = |name: &str| format!("\"{name}\"");
-    match why {
-        Mismatch::Deleting => None,
-        Mismatch::Size => sides(&size(volume), &request(claim)),
-        Mismatch::Class => sides(
-            &quoted(volume.class()),
-            &quoted(claim.class().unwrap_or_default()),
-        ),
-        Mismatch::AttributesClass => {
-            let name = |name: &Option<String>| quoted(name.as_deref().unwrap_or_default());
-            sides(
-                &name(&volume.spec.volume_attributes_class_name),
-                &name(&claim.spec.volume_attributes_class_name),
-            )
-        }
-        Mismatch::Mode => {
-            let mode = |mode| format!("{mode:?}");
-            sides(&mode(volume.volume_mode()), &mode(claim.volume_mode()))
-        }
-        Mismatch::Access => sides(
-            &modes(&volume.spec.access_modes),
-            &modes(&claim.spec.access_modes),
-        ),
-    }
-}
-
-fn class_words(class: &str) -> String {
-    match class {
-        "" => "without a class".to_owned(),
-        class => format!("of class \"{class}\""),
-    }
-}
-
-fn modes(modes: &[AccessMode]) -> String {
-    let names: Vec<String> = modes.iter().map(|mode| format!("{mode:?}")).collect();
-    names.join(",")
-}
-
-fn size(volume: &Volume) -> String {
-    quantity(volume.spec.capacity.storage())
-}
-
-fn request(claim: &Claim) -> String {
-    quantity(claim.spec.resources.requests.storage())
-}
-
-fn quantity(quantity: Option<&Quantity>) -> String {
-    quantity.map_or_else(|| "0".to_owned(), ToString::to_string)
-}
-
 /// So many requirements of a selector are named.
 const REQUIREMENTS: usize = 20;
 /// So many classes are named to somebody who may have misspelt one.
 const NAMED: usize = 5;
-/// So many letters may be wrong in a name that was meant.
-const MISSPELT: usize = 2;
 
 fn other_classes(missing: &str, survey: &Survey) -> String {
+    let classes: BTreeSet<&str> = survey.classes.iter().map(String::as_str).collect();
     let of_volumes = survey.largest.iter().map(|v| v.class());
-    let of_volumes = of_volumes.filter(|class| !class.is_empty());
-    let classes = survey.classes.iter().map(String::as_str);
-    let classes: BTreeSet<&str> = classes.chain(of_volumes).collect();
-    let near = classes.iter().map(|name| (distance(missing, name), name));
-    let nearest = near.min().filter(|(wrong, _)| *wrong <= MISSPELT);
-    if let Some((_, name)) = nearest {
-        return format!("; did you mean \"{name}\"?");
+    let of_volumes: BTreeSet<&str> = of_volumes
+        .filter(|class| !class.is_empty() && !classes.contains(class))
+        .collect();
+    // Classes first: they make volumes, or somebody means to.
+    let near = |names: &BTreeSet<&'_ str>| {
+        let meant = spelling::meant(missing, names.iter().copied());
+        did_you_mean(meant)
+    };
+    if let Some(hint) = near(&classes).or_else(|| near(&of_volumes)) {
+        return hint;
     }
-    if classes.is_empty() {
+    let all: Vec<&str> = classes.into_iter().chain(of_volumes).collect();
+    if all.is_empty() {
         return "; there is no class at all".to_owned();
     }
-    let named: Vec<String> = classes
-        .iter()
-        .take(NAMED)
-        .map(|n| format!("\"{n}\""))
-        .collect();
-    let more = match classes.len().saturating_sub(NAMED) {
+    let named: Vec<String> = all.iter().take(NAMED).map(|n| format!("\"{n}\"")).collect();
+    let more = match all.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     format!("; there are {}{more}", named.join(", "))
 }
 
-/// How many letters must be added, dropped, changed or swapped with their neighbour to get from
-/// one name to the other.
-fn distance(from: &str, to: &str) -> usize {
-    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
-    let mut rows: Vec<Vec<usize>> = vec![(0..=to.len()).collect()];
-    for (i, letter) in from.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, wanted) in to.iter().enumerate() {
-            let changed = rows[i][j] + usize::from(letter != wanted);
-            let mut least = changed.min(rows[i][j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *letter == to[j - 1] && from[i - 1] == *wanted {
-                least = least.min(rows[i - 1][j - 1] + 1);
-            }
-            row.push(least);
-        }
-        rows.push(row);
+fn did_you_mean(name: Option<&str>) -> Option<String> {
+    name.map(|name| format!("; did you mean \"{name}\"?"))
+}
+
+/// Whose a volume is that the claim names in vain.
+fn owner_words(claim: &Claim, owner: &str, volume: Option<&Volume>) -> String {
+    if *owner != claim.key().to_string() {
+        return owner.to_owned();
     }
-    rows[from.len()][to.len()]
+    // Another of that name can't be there at the same time.
+    let former = format!("an earlier claim {owner} that is gone");
+    match volume.map(Volume::reclaim_policy) {
+        Some(ReclaimPolicy::Delete) => {
+            format!("{former}; its reclaim policy is Delete, so it will be deleted")
+        }
+        Some(ReclaimPolicy::Recycle) => {
+            format!(
+                "{former}; its reclaim policy is Recycle, so it will be scrubbed and offered again"
+            )
+        }
+        _ => format!("{former}; remove the volume's spec.claimRef to offer it again"),
+    }
 }
 
 #[cfg(test)]

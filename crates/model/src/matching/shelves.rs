@@ -8,12 +8,16 @@
 use crate::{
     access::{AccessMode, VolumeMode},
     claim::Claim,
+    class::ReclaimPolicy,
     selector::LabelSelector,
     volume::{Volume, VolumePhase},
 };
 
 /// The name of the index by [`free_shelf`], for every role that looks for free volumes.
 pub const FREE: &str = "free";
+
+/// The name of the index by [`released_shelf`].
+pub const RELEASED: &str = "released";
 
 /// The name of the index by [`labelled_shelves`].
 pub const LABELLED: &str = "free-labelled";
@@ -43,9 +47,14 @@ pub(super) fn rank(volume: &Volume) -> (u32, u8, i64) {
 /// a search needs, however many volumes there are.
 pub fn free_shelf(volume: &Volume) -> Vec<String> {
     let free = volume.spec.claim_ref.is_none() && volume.phase() == VolumePhase::Available;
-    if !free {
-        return Vec::new();
+    if free {
+        vec![shelf(volume)]
+    } else {
+        Vec::new()
     }
+}
+
+fn shelf(volume: &Volume) -> String {
     let attributes = volume.spec.volume_attributes_class_name.as_deref();
     let kind = Shelf {
         class: volume.class(),
@@ -53,11 +62,20 @@ pub fn free_shelf(volume: &Volume) -> Vec<String> {
         mode: volume.volume_mode(),
     };
     let set = access(&volume.spec.access_modes);
-    vec![format!(
-        "{}{}",
-        kind.with(set),
-        place(volume.capacity_bytes())
-    )]
+    format!("{}{}", kind.with(set), place(volume.capacity_bytes()))
+}
+
+/// What a volume that is kept though its claim is gone is found under: the shelf where it would
+/// stand if it were offered again.
+pub fn released_shelf(volume: &Volume) -> Vec<String> {
+    let kept = volume.phase() == VolumePhase::Released
+        && volume.reclaim_policy() == ReclaimPolicy::Retain
+        && volume.spec.claim_ref.is_some();
+    if kept {
+        vec![shelf(volume)]
+    } else {
+        Vec::new()
+    }
 }
 
 /// What a free volume is found under by each of its labels: the label, then as [`free_shelf`].

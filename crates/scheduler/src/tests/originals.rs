@@ -18,25 +18,25 @@ enum Answer {
     Unready(Unready),
 }
 
-fn free(name: &str, size: &str, on: &str) -> Arc<Volume> {
+pub(super) fn free(name: &str, size: &str, on: &str) -> Arc<Volume> {
     Arc::new(volume(name, size, on))
 }
 
-fn by_hand(name: &str, size: &str, candidates: Vec<Arc<Volume>>) -> ClaimFacts {
+pub(super) fn by_hand(name: &str, size: &str, candidates: Vec<Arc<Volume>>) -> ClaimFacts {
     ClaimFacts {
         candidates,
         ..late(claim(name, size), well_known::NO_PROVISIONER)
     }
 }
 
-fn made(name: &str, size: &str, candidates: Vec<Arc<Volume>>) -> ClaimFacts {
+pub(super) fn made(name: &str, size: &str, candidates: Vec<Arc<Volume>>) -> ClaimFacts {
     ClaimFacts {
         candidates,
         ..late(claim(name, size), "d")
     }
 }
 
-fn bound(name: &str, on: Option<&str>) -> ClaimFacts {
+pub(super) fn bound(name: &str, on: Option<&str>) -> ClaimFacts {
     let mut facts = late(claim(name, "1Gi"), "d");
     edit(&mut facts, |claim| {
         claim.spec.volume_name = "its-volume".into();
@@ -55,7 +55,7 @@ fn prebound(name: &str) -> ClaimFacts {
     facts
 }
 
-fn immediate(mut facts: ClaimFacts) -> ClaimFacts {
+pub(super) fn immediate(mut facts: ClaimFacts) -> ClaimFacts {
     let class = Arc::make_mut(facts.class.as_mut().unwrap());
     class.volume_binding_mode = Some(orlop_model::BindingMode::Immediate);
     facts
@@ -86,12 +86,12 @@ fn absent(name: &str) -> ClaimFacts {
     }
 }
 
-fn selected(mut facts: ClaimFacts, node: &str) -> ClaimFacts {
+pub(super) fn selected(mut facts: ClaimFacts, node: &str) -> ClaimFacts {
     edit(&mut facts, |claim| select(claim, node));
     facts
 }
 
-fn elsewhere(mut facts: ClaimFacts) -> ClaimFacts {
+pub(super) fn elsewhere(mut facts: ClaimFacts) -> ClaimFacts {
     let class = Arc::make_mut(facts.class.as_mut().unwrap());
     class.allowed_topologies = serde_json::from_value(json!([
         {"matchLabelExpressions": [{"key": "zone", "values": ["elsewhere"]}]}
@@ -320,7 +320,7 @@ fn volumes_are_found_as_in_the_original_with_provisioning() {
     ]);
 }
 
-fn with_room(mut facts: ClaimFacts, on: &str, room: &str) -> ClaimFacts {
+pub(super) fn with_room(mut facts: ClaimFacts, on: &str, room: &str) -> ClaimFacts {
     facts.driver = Some(driver(true));
     facts.capacities = vec![capacity(on, room)];
     facts
@@ -402,104 +402,4 @@ fn a_tight_volume_and_ample_room_draw_a_pod() {
     let mut v = view(pod("p", &["a"]), vec![facts]);
     v.nodes.iter_mut().for_each(register);
     assert_eq!(promised(&decide(&v)), "n2");
-}
-
-#[test]
-fn a_refusal_says_what_would_have_helped() {
-    let said = |claims: Vec<ClaimFacts>, change: fn(&mut View)| {
-        let names: Vec<String> = claims.iter().map(|facts| facts.key.name.clone()).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut v = view(pod("p", &names), claims);
-        change(&mut v);
-        match decide(&v) {
-            Decision::Refuse(refusal) => refusal.message(v.nodes.len()),
-            other => panic!("{other:?}"),
-        }
-    };
-    // The pod was sent to a node that its volume can't be reached from.
-    let stray = said(vec![bound("data", Some("n2"))], |v| {
-        let pod = Arc::make_mut(&mut v.pod);
-        let selector = &mut pod.spec.node_selector;
-        selector.insert("kubernetes.io/hostname".into(), "n1".into());
-    });
-    assert_eq!(
-        stray,
-        "0/2 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, 1 node(s) \
-         didn't match Pod's node affinity/selector. Note: claim \"data\" has the volume \
-         \"its-volume\", which only n2 can reach."
-    );
-    let all = vec![free("small", "1Gi", "n1"), free("larger", "3Gi", "n2")];
-    let greedy = said(vec![by_hand("data", "5Gi", all)], |_| {});
-    assert!(
-        greedy.ends_with(
-            "Note: claim \"data\" asks for 5Gi; the largest free volume of class \"late\" is \
-             \"larger\" with 3Gi."
-        ),
-        "{greedy}"
-    );
-    let far = said(
-        vec![by_hand("data", "1Gi", vec![free("disk", "1Gi", "n2")])],
-        |v| {
-            let pod = Arc::make_mut(&mut v.pod);
-            let selector = &mut pod.spec.node_selector;
-            selector.insert("kubernetes.io/hostname".into(), "n1".into());
-        },
-    );
-    assert!(
-        far.ends_with(
-            "Note: claim \"data\" could have the volume \"disk\" on n2, where this pod can't be."
-        ),
-        "{far}"
-    );
-    let mut unlike = by_hand("data", "1Gi", vec![free("disk", "1Gi", "n2")]);
-    edit(&mut unlike, |claim| {
-        claim.spec.access_modes = vec![AccessMode::ReadWriteMany];
-    });
-    let unlike = said(vec![unlike], |_| {});
-    assert!(
-        unlike.contains("has its access modes, its volumeMode"),
-        "{unlike}"
-    );
-    let mut alone = bound("data", Some("n1"));
-    alone.used_by_another = true;
-    alone.user = Some("pod q on n1".into());
-    edit(&mut alone, |claim| {
-        claim.spec.access_modes = vec![AccessMode::ReadWriteOncePod];
-    });
-    let alone = said(vec![alone], |_| {});
-    assert!(
-        alone.contains("claim \"data\" is for one pod at a time, and pod q on n1 has it"),
-        "{alone}"
-    );
-    let claims = [
-        immediate(by_hand("data", "1Gi", vec![])),
-        bound("other", Some("n1")),
-        by_hand("late", "1Gi", vec![]),
-    ];
-    assert_eq!(
-        crate::hints::of_claims(&claims, &Unready::Unbound).as_deref(),
-        Some(" Note: not bound: data; \"kubectl describe pvc\" tells why.")
-    );
-    assert_eq!(
-        crate::hints::awaited(&claims, "node-1").as_deref(),
-        Some(
-            "it shall run on node-1, once its volumes are bound; not bound: data, late; \"kubectl \
-             describe pvc\" tells why"
-        )
-    );
-    let none = said(vec![by_hand("data", "5Gi", vec![])], |_| {});
-    assert!(
-        none.ends_with("which has no free volume and makes none by itself."),
-        "{none}"
-    );
-    let crowded = said(
-        vec![with_room(made("data", "5Gi", vec![]), "n1", "2Gi")],
-        |v| {
-            v.nodes.iter_mut().for_each(register);
-        },
-    );
-    assert!(
-        crowded.ends_with("the most that class \"late\" can give is 2Gi on n1."),
-        "{crowded}"
-    );
 }

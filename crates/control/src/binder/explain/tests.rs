@@ -1,4 +1,6 @@
-use orlop_model::{Kind, ObjectRef, VolumeMode, matching::Mismatch};
+mod mistakes;
+
+use orlop_model::{AccessMode, Kind, ObjectRef, VolumeMode, VolumePhase, matching::Mismatch};
 use serde_json::json;
 
 use super::*;
@@ -268,6 +270,11 @@ fn a_class_that_only_volumes_have_is_told_by_what_keeps_them_from_the_claim() {
     assert_eq!(
         said("manual", shared),
         "no free volume of class \"manual\" offers ReadWriteMany; there are such with ReadWriteOnce"
+    );
+    assert_eq!(
+        said("lcal", |_| {}),
+        "did you mean \"local\"?",
+        "a class is proposed before one that only volumes have"
     );
     assert_eq!(said("manul", |_| {}), "did you mean \"manual\"?");
     assert_eq!(said("gold", |_| {}), "there are \"local\", \"manual\"");

@@ -21,6 +21,7 @@ use crate::{
         claim,
         courtesy::Wait,
         explain::{self, Survey},
+        spelling,
         write::Party,
     },
 };
@@ -32,6 +33,8 @@ const SHELVES: usize = 64;
 pub(super) const EXPLAINED: usize = 20;
 /// So many volumes are looked at for each of them; if there are more, it isn't said that none has it.
 pub(super) const ASKED: usize = 100;
+/// With so many names of volumes a misspelt one is compared.
+const COMPARED: usize = 1000;
 
 impl Binder {
     pub(super) async fn claim_turn(&self, key: &Key) -> Result<Outcome, ApiError> {
@@ -99,15 +102,36 @@ impl Binder {
         Ok(())
     }
 
-    fn survey(&self, view: &claim::View) -> Survey {
+    pub(super) fn survey(&self, view: &claim::View) -> Survey {
         let classes = self.classes.all();
         Survey {
             largest: self.free_volumes.lasts(matching::group, SHELVES),
             reserved: view.candidates.clone(),
             named: view.named.clone(),
+            released: self.released_volumes.lasts(matching::group, SHELVES),
+            meant: self.meant(view),
             classes: classes.iter().map(|c| c.metadata.name.clone()).collect(),
             unmet: self.unmet(&view.claim),
         }
+    }
+
+    /// The free volume whose name is nearly the one that the claim names in vain.
+    fn meant(&self, view: &claim::View) -> Option<String> {
+        let missing = view.claim.spec.volume_name.as_str();
+        if missing.is_empty() || view.named.is_some() {
+            return None;
+        }
+        let mut names = Vec::new();
+        let mut visit = |volume: &Arc<Volume>| {
+            names.push(volume.metadata.name.clone());
+            match names.len() < COMPARED {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        };
+        self.free_volumes.scan("", "", &mut visit);
+        let names = names.iter().map(String::as_str);
+        spelling::meant(missing, names).map(str::to_owned)
     }
 
     /// What the claim's selector asks for and none of the volumes has that would fit otherwise, as
@@ -153,7 +177,7 @@ impl Binder {
         }
     }
 
-    fn claim_view(
+    pub(super) fn claim_view(
         &self,
         claim: Arc<Claim>,
         named: Option<Arc<Volume>>,

@@ -222,3 +222,27 @@ async fn a_free_volume_that_gets_a_label_or_a_class_wakes_the_claims_that_wait()
     }
     process.kill();
 }
+
+#[tokio::test]
+async fn a_survey_has_what_is_kept_for_nobody_and_the_name_that_was_meant() {
+    let (process, binder) = alone();
+    fill(&binder, 0, 30);
+    for (name, policy) in [("kept", "Retain"), ("going", "Delete")] {
+        let mut volume = a_volume(name, "");
+        let body = json!({"spec": {"persistentVolumeReclaimPolicy": policy,
+                                   "claimRef": {"namespace": "ns", "name": "gone", "uid": "u"}}});
+        let spec = object::<Volume>(body).spec;
+        volume.spec.claim_ref = spec.claim_ref;
+        volume.spec.persistent_volume_reclaim_policy = spec.persistent_volume_reclaim_policy;
+        volume.status.phase = Some(VolumePhase::Released);
+        binder.volumes.absorb(volume);
+    }
+    let mut claim = a_claim("data", "");
+    claim.spec.volume_name = "vol-00007".into();
+    let view = binder.claim_view(Arc::new(claim), None, crate::Evidence::Cached);
+    let survey = binder.survey(&view);
+    let released = survey.released.iter().map(|v| v.metadata.name.as_str());
+    assert_eq!(released.collect::<Vec<_>>(), ["kept"]);
+    assert_eq!(survey.meant.as_deref(), Some("vol-000007"));
+    process.kill();
+}
