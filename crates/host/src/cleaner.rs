@@ -124,7 +124,7 @@ impl Cleaner<'_> {
         drop(command);
         let mut running = Running { child, reader };
         let mut last = String::new();
-        let ended = running.to_its_end(asked, |line| {
+        let ended = running.follow(asked, |line| {
             line.clone_into(&mut last);
             told(line)
         });
@@ -150,7 +150,7 @@ struct Running {
 
 impl Running {
     /// How it ended; none if it shall not go on.
-    fn to_its_end(
+    fn follow(
         &mut self,
         asked: impl Fn() -> Go,
         mut told: impl FnMut(&str) -> Go,
