@@ -49,6 +49,9 @@ const QUIET: Duration = Duration::from_secs(10);
 /// How long the volumes of a pod may take to be bound: the original's bindTimeoutSeconds.
 const BINDING: Duration = Duration::from_secs(600);
 
+/// What keeps a pod waiting is said again after so long: API servers keep events for an hour.
+const REMINDER: Duration = Duration::from_secs(30 * 60);
+
 /// What needs a look.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Item {
@@ -235,7 +238,7 @@ impl Scheduler {
                     message.extend(hints::of_claims(&view.claims, unready));
                 }
                 self.refuse(&pod, &message).await?;
-                Ok(Outcome::Done)
+                Ok(Outcome::After(REMINDER))
             }
             Decision::Prepare { node, steps } => {
                 for step in steps {

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     ops::ControlFlow,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use orlop_model::{
@@ -25,6 +26,9 @@ use crate::{
         write::Party,
     },
 };
+
+/// What keeps a claim waiting is said again after so long: API servers keep events for an hour.
+pub(super) const REMINDER: Duration = Duration::from_secs(30 * 60);
 
 /// So many shelves are looked at for what might fit a claim.
 const SHELVES: usize = 64;
@@ -58,7 +62,7 @@ impl Binder {
             decision = claim::decide(&view);
         }
         debug!(claim = %key, because = ?decision.because, steps = ?decision.steps, "decided");
-        let outcome = self.wait(key, &mut decision);
+        let mut outcome = self.wait(key, &mut decision);
         if outcome == Outcome::Done {
             let survey = match decision.because.wants_survey() {
                 true => self.survey(&view),
@@ -66,6 +70,7 @@ impl Binder {
             };
             if let Some(news) = explain::news(&view.claim, &decision.because, &survey) {
                 self.say(&*view.claim, &news);
+                outcome = Outcome::After(REMINDER);
             }
         }
         let promise = self.promise(&decision);

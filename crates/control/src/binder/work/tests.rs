@@ -1,5 +1,6 @@
 //! What a search costs.
 
+use orlop_model::{Kind as _, VolumePhase};
 use serde_json::json;
 
 use super::*;
@@ -244,5 +245,19 @@ async fn a_survey_has_what_is_kept_for_nobody_and_the_name_that_was_meant() {
     let released = survey.released.iter().map(|v| v.metadata.name.as_str());
     assert_eq!(released.collect::<Vec<_>>(), ["kept"]);
     assert_eq!(survey.meant.as_deref(), Some("vol-000007"));
+    process.kill();
+}
+
+#[tokio::test]
+async fn what_keeps_a_claim_waiting_is_said_again_before_its_event_is_swept() {
+    let (process, binder) = alone();
+    let mut claim = a_claim("data", "misspelt");
+    claim.metadata.resource_version = "1".into();
+    claim.status.phase = Some(orlop_model::ClaimPhase::Pending);
+    let key = claim.key();
+    binder.claims.absorb(claim);
+    let turn = tokio::time::timeout(Duration::from_secs(10), binder.claim_turn(&key));
+    let outcome = turn.await.unwrap().unwrap();
+    assert_eq!(outcome, Outcome::After(claims::REMINDER));
     process.kill();
 }
