@@ -68,6 +68,8 @@ pub(crate) enum Work {
         source: SubDir,
         to: Mounting,
         folder: SubDir,
+        /// Where it goes if a volume has that folder.
+        aside: SubDir,
         archive: SubDir,
         compress: bool,
     },
@@ -217,7 +219,12 @@ pub(crate) enum Answer {
     /// There is no such volume.
     Nothing,
     /// An archive: bytes, and seconds and nanoseconds of its cut.
-    Archive { bytes: u64, made: (i64, u32) },
+    Archive {
+        bytes: u64,
+        made: (i64, u32),
+        /// Whether it is aside, since a volume has the folder of its name.
+        is_aside: bool,
+    },
     /// Figures of a file system.
     Usage(Figures),
     /// The path shows a mount whose server has replaced what was there.

@@ -19,6 +19,9 @@ use crate::nfs::parameters::SnapshotClass;
 use crate::nfs::shown;
 use crate::nfs::sub_dir::SubDir;
 
+/// Ends the folder of a snapshot whose name a volume has already.
+const ASIDE: &str = ".snapshot";
+
 fn turn(id: &SnapshotId) -> Subject {
     Subject::new("snapshot", format!("{}#{}", id.export, id.folder))
 }
@@ -39,8 +42,11 @@ pub(super) async fn create(
     // It stands in the id twice, which shall have 128 bytes at most.
     let name = ids::safe_name("snap", &request.name, ids::room(others) / 2);
     let name = SubDir::parse(&name).map_err(|error| Failure::invalid(&error))?;
-    let id =
-        SnapshotId::new(class.export, name, &volume).map_err(|error| Failure::invalid(&error))?;
+    let invalid = |error: ids::IdError| Failure::invalid(&error);
+    let aside = format!("{name}{ASIDE}");
+    let aside = SubDir::parse(&aside).map_err(|error| Failure::invalid(&error))?;
+    let aside = SnapshotId::new(class.export.clone(), aside, &volume).map_err(invalid)?;
+    let id = SnapshotId::new(class.export, name, &volume).map_err(invalid)?;
     let plan = match &class.mount_options {
         None => None,
         Some(text) => {
@@ -52,16 +58,23 @@ pub(super) async fn create(
         source: volume.folder.clone(),
         to: call.mounting(&id.export, plan, &request.secrets)?,
         folder: id.folder.clone(),
+        aside: aside.folder.clone(),
         archive: id.source.clone(),
         compress: call.shared.config.compress,
     };
     let turns = vec![turn(&id), volume_turn(&volume)];
-    let Answer::Archive { bytes, made } = call.run(work, turns).await? else {
+    let Answer::Archive {
+        bytes,
+        made,
+        is_aside,
+    } = call.run(work, turns).await?
+    else {
         return Err(Failure::new(
             Code::Internal,
             "the worker answered something else",
         ));
     };
+    let id = if is_aside { aside } else { id };
     Ok(proto::CreateSnapshotResponse {
         snapshot: Some(proto::Snapshot {
             snapshot_id: id.as_str().to_owned(),

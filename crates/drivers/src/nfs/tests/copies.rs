@@ -208,10 +208,20 @@ async fn a_snapshot_takes_no_folder_that_is_there() {
     ground.create("snap-1", &[]).await.unwrap();
     // One of the original's making, of which nothing is written down.
     fs::create_dir(ground.share().join("snap-2")).unwrap();
+    let other = ground.filled("pvc-3", 1).await;
     for name in ["snap-1", "snap-2"] {
-        let refused = ground.snapshot(name, &source).await.unwrap_err();
-        assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
+        let snapshot = ground.snapshot(name, &source).await.unwrap();
         assert_eq!(names(&ground.share().join(name)), Vec::<String>::new());
+        let aside = format!("{name}.snapshot");
+        assert_eq!(names(&ground.share().join(&aside)), ["pvc-1.tar.gz"]);
+        // It stays where it is, whatever becomes of the volume, and nobody else gets its name.
+        fs::remove_dir(ground.share().join(name)).unwrap();
+        let again = ground.snapshot(name, &source).await.unwrap();
+        assert_eq!(again.snapshot_id, snapshot.snapshot_id);
+        let refused = ground.snapshot(name, &other).await.unwrap_err();
+        assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
+        ground.discard(&snapshot.snapshot_id).await.unwrap();
+        assert!(!ground.share().join(&aside).exists());
     }
 }
 

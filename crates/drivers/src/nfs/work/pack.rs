@@ -2,6 +2,8 @@
 
 use std::io;
 
+use orlop_host::Folder;
+use orlop_host::folder::EntryKind;
 use tonic::Code;
 
 use super::archive::{self, Packed};
@@ -14,12 +16,16 @@ use crate::nfs::failure::Failure;
 use crate::nfs::order::{Answer, Work};
 use crate::nfs::sub_dir::SubDir;
 
+/// No source is in more folders.
+const LEVELS: usize = 64;
+
 pub(super) fn pack(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failure> {
     let Work::Pack {
         from,
         source,
         to,
         folder,
+        aside,
         archive,
         compress,
     } = order
@@ -27,10 +33,16 @@ pub(super) fn pack(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failure>
         return Err(Failure::new(Code::Internal, "not an order to pack"));
     };
     let target = ground.open(to)?;
+    let known = House::find(&target)?;
+    let look = |folder, is_aside| look(&target, known.as_ref(), folder, archive, is_aside);
+    let is_aside = match (look(folder, false)?, look(aside, true)?) {
+        (Standing::Made(answer), _) | (_, Standing::Made(answer)) => return Ok(answer),
+        (Standing::Nothing, _) => false,
+        (Standing::Volume, Standing::Nothing) => true,
+        (Standing::Volume, Standing::Volume) => return Err(taken(&target, aside)),
+    };
+    let folder = if is_aside { aside } else { folder };
     let failed = |doing: &str| target.failed(&format!("{doing} {folder}"));
-    if let Some(answer) = made(&target, folder, archive)? {
-        return Ok(answer);
-    }
     let packed = match compress {
         true => Packed::Gzip,
         false => Packed::Plain,
@@ -61,32 +73,75 @@ pub(super) fn pack(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failure>
         None => attempt.put(&parent, folder.name()),
     };
     match put {
-        Ok(()) => answer(&file).map_err(failed("measure")),
-        Err(error) if is_occupied(&error) => match made(&target, folder, archive)? {
-            Some(answer) => Ok(answer),
-            None => Err(failed("put in its place")(error)),
+        Ok(()) => answer(&file, is_aside).map_err(failed("measure")),
+        Err(error) if is_occupied(&error) => match look(folder, is_aside)? {
+            Standing::Made(answer) => Ok(answer),
+            Standing::Nothing | Standing::Volume => Err(failed("put in its place")(error)),
         },
         Err(error) => Err(failed("put in its place")(error)),
     }
 }
 
-/// The snapshot, if it is there. Its folder comes with the archive in it, so that one without it is
+/// What is where a snapshot shall be.
+enum Standing {
+    Nothing,
+    /// The snapshot.
+    Made(Answer),
+    /// A volume's folder: people give both one name.
+    Volume,
+}
+
+/// Looks what is there. A snapshot's folder comes with the archive in it, so that one without it is
 /// somebody else's, even if it is empty.
-fn made(target: &Share, folder: &SubDir, source: &SubDir) -> Result<Option<Answer>, Failure> {
+fn look(
+    target: &Share,
+    house: Option<&House>,
+    folder: &SubDir,
+    source: &SubDir,
+    is_aside: bool,
+) -> Result<Standing, Failure> {
     let failed = |doing: &str| target.failed(&format!("{doing} {folder}"));
     let there = found(target.root.enter(folder.path())).map_err(failed("look for"))?;
-    let Some(snapshot) = there else {
-        return Ok(None);
+    let Some(there) = there else {
+        return Ok(Standing::Nothing);
     };
-    if let Some((file, _)) = archive::open(&snapshot, source).map_err(failed("look into"))? {
-        return answer(&file).map(Some).map_err(failed("measure"));
+    if let Some((file, _)) = archive::open(&there, source).map_err(failed("look into"))? {
+        let answer = answer(&file, is_aside).map_err(failed("measure"))?;
+        return Ok(Standing::Made(answer));
     }
+    let free = house.map(|house| house.is_alone(folder, "")).transpose();
+    let is_volume = free.map_err(failed("look for users of"))? == Some(false);
+    match is_volume || !holds_an_archive(there).map_err(failed("look into"))? {
+        true => Ok(Standing::Volume),
+        false => Err(taken(target, folder)),
+    }
+}
+
+/// Whether there is one archive and nothing else, in as many folders as its source had.
+fn holds_an_archive(mut folder: Folder) -> io::Result<bool> {
+    for _ in 0..LEVELS {
+        let names = folder.names()?;
+        let [name] = &names[..] else {
+            return Ok(false);
+        };
+        match folder.look(name)? {
+            Some(entry) if entry.kind == EntryKind::Folder => folder = folder.enter(name)?,
+            Some(entry) if entry.kind == EntryKind::File => {
+                let name = name.to_string_lossy();
+                return Ok(name.ends_with(".tar") || name.ends_with(".tar.gz"));
+            }
+            _ => return Ok(false),
+        }
+    }
+    Ok(false)
+}
+
+fn taken(target: &Share, folder: &SubDir) -> Failure {
     let told = format!(
-        "folder {folder} in share {} is there, and is no snapshot of {source}: it is that of another \
-         volume, or a volume itself",
+        "folder {folder} in share {} is there, and is another volume's snapshot, or a volume itself",
         target.export
     );
-    Err(Failure::new(Code::AlreadyExists, told))
+    Failure::new(Code::AlreadyExists, told)
 }
 
 fn is_occupied(error: &io::Error) -> bool {
@@ -97,7 +152,7 @@ fn is_occupied(error: &io::Error) -> bool {
     )
 }
 
-fn answer(file: &std::fs::File) -> io::Result<Answer> {
+fn answer(file: &std::fs::File, is_aside: bool) -> io::Result<Answer> {
     use std::os::unix::fs::MetadataExt;
     let found = file.metadata()?;
     Ok(Answer::Archive {
@@ -106,5 +161,6 @@ fn answer(file: &std::fs::File) -> io::Result<Answer> {
             found.mtime(),
             u32::try_from(found.mtime_nsec()).unwrap_or_default(),
         ),
+        is_aside,
     })
 }

@@ -50,6 +50,10 @@ pub(super) fn unpublish(
             return match place.look().map_err(failed)? {
                 Occupant::Absent => Ok(()),
                 Occupant::Plain(Kind::Directory) => place.remove().map_err(failed),
+                // What a crash left of somebody's preparations for a mount.
+                Occupant::Plain(Kind::File) if is_empty(target).map_err(failed)? => {
+                    place.remove().map_err(failed)
+                }
                 _ => Err(foreign(target, "a file or a link, and no folder")),
             };
         };
@@ -67,6 +71,10 @@ pub(super) fn unpublish(
     Err(failed(io::Error::other(
         "something is mounted there again and again",
     )))
+}
+
+fn is_empty(file: &Path) -> io::Result<bool> {
+    Ok(file.symlink_metadata()?.len() == 0)
 }
 
 /// What this driver did not put there is somebody's.
@@ -97,7 +105,6 @@ mod tests {
         fs::write(&file, "x").unwrap();
         std::os::unix::fs::symlink("empty", &link).unwrap();
         fs::create_dir_all(filled.join("below")).unwrap();
-        fs::create_dir(&empty).unwrap();
         for path in [&file, &link, &filled] {
             let refused = unpublish(None, path, false, false).unwrap_err();
             assert!(
@@ -106,9 +113,14 @@ mod tests {
             );
             assert!(fs::symlink_metadata(path).is_ok(), "{refused}");
         }
-        for _ in 0..2 {
-            unpublish(None, &empty, false, false).unwrap();
-            assert!(!empty.exists());
+        // A crash may leave either, before a mount or after it.
+        for what in [fs::create_dir, |path| fs::write(path, "")] {
+            let _ = fs::remove_dir(&empty);
+            what(&empty).unwrap();
+            for _ in 0..2 {
+                unpublish(None, &empty, false, false).unwrap();
+                assert!(!empty.exists());
+            }
         }
     }
 
