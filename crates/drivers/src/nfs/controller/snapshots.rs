@@ -40,13 +40,15 @@ pub(super) async fn create(
         .map_err(|error| Failure::invalid(&error))?;
     let others = class.export.server.len() + class.export.share.len() + volume.key().len() + 4;
     // It stands in the id twice, which shall have 128 bytes at most.
-    let name = ids::safe_name("snap", &request.name, ids::room(others) / 2);
-    let name = SubDir::parse(&name).map_err(|error| Failure::invalid(&error))?;
-    let invalid = |error: ids::IdError| Failure::invalid(&error);
-    let aside = format!("{name}{ASIDE}");
-    let aside = SubDir::parse(&aside).map_err(|error| Failure::invalid(&error))?;
-    let aside = SnapshotId::new(class.export.clone(), aside, &volume).map_err(invalid)?;
-    let id = SnapshotId::new(class.export, name, &volume).map_err(invalid)?;
+    let room = ids::room(others) / 2;
+    let named = |name: &str| {
+        let name = SubDir::parse(&ids::safe_name("snap", name, room));
+        let name = name.map_err(|error| Failure::invalid(&error))?;
+        SnapshotId::new(class.export.clone(), name, &volume)
+            .map_err(|error| Failure::invalid(&error))
+    };
+    let id = named(&request.name)?;
+    let aside = named(&format!("{}{ASIDE}", request.name))?;
     let plan = match &class.mount_options {
         None => None,
         Some(text) => {
