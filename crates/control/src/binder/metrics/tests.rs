@@ -25,7 +25,7 @@ impl Scene {
         let process = unanswered();
         let classes = process.cache::<StorageClass>();
         let mut made_by = class("c", "Immediate");
-        made_by.provisioner = "gcr.io/vendor-csi".into();
+        made_by.provisioner = "example.com/vendor-csi".into();
         made_by.metadata.resource_version = "1".into();
         classes.absorb(made_by);
         Self {
@@ -56,7 +56,7 @@ impl Scene {
     fn counted(&self, operation: &str) -> (u64, u64) {
         let text = self.process.metrics.render();
         let labels =
-            format!("{{plugin_name=\"gcr.io/vendor-csi\",operation_name=\"{operation}\"}} ");
+            format!("{{plugin_name=\"example.com/vendor-csi\",operation_name=\"{operation}\"}} ");
         let read = |name: &str| {
             let line = format!("{name}{labels}");
             let found = text.lines().find_map(|l| l.strip_prefix(&line));
@@ -73,7 +73,7 @@ fn key() -> Key {
 }
 
 fn provisioning() -> claim::Because {
-    claim::Because::Provisioning("gcr.io/vendor-csi".into())
+    claim::Because::Provisioning("example.com/vendor-csi".into())
 }
 
 fn refused() -> Result<(), ApiError> {
@@ -104,7 +104,7 @@ async fn a_provisioning_is_timed_from_the_first_wish_until_the_claim_is_bound() 
     scene.claim(claim::Because::Fits, &Ok(()));
     assert_eq!(scene.counted("provision"), (1, 1));
     let text = scene.process.metrics.render();
-    let sum = "volume_operation_total_seconds_sum{plugin_name=\"gcr.io/vendor-csi\",\
+    let sum = "volume_operation_total_seconds_sum{plugin_name=\"example.com/vendor-csi\",\
                operation_name=\"provision\"} 7";
     assert!(text.contains(sum), "{text}");
     // A bound claim's later turns are nothing new.
