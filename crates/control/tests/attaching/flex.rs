@@ -311,6 +311,22 @@ async fn what_another_controller_has_attached_is_taken_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_another_controller_has_attached_and_nobody_wants_is_detached() {
+    let stage = Stage::bare(Duration::from_millis(50)).await;
+    let drivers = Drivers::new();
+    stage.node("n1").await;
+    drivers.had("v-a", "n1");
+    let list = json!([{"name": A, "devicePath": "/dev/old"}]);
+    stage
+        .patch_node("n1", json!({"volumesAttached": list}))
+        .await;
+    stage.start(drivers.config());
+    until(&stage, &drivers, &[]).await;
+    stage.until_none_attached().await;
+    assert_eq!(drivers.calls(), ["detach v-a@n1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_that_attach_flex_volumes_themselves_are_left_alone() {
     let (stage, drivers) = stage().await;
     let annotations = json!({well_known::ATTACHES_FLEX: "true"});

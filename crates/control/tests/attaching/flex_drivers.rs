@@ -102,6 +102,12 @@ impl Drivers {
             .collect()
     }
 
+    /// Attaches a volume as another controller did, long ago.
+    pub(crate) fn had(&self, volume: &str, node: &str) {
+        let of = (volume.to_owned(), node.to_owned());
+        self.lock().attached.insert(of);
+    }
+
     /// How many calls ran at once, at most.
     pub(crate) fn most_running(&self) -> usize {
         self.lock().most_running

@@ -22,7 +22,7 @@ use super::AttachDetach;
 use crate::attach_detach::{
     actual,
     decide::Verdict,
-    flex::{self, Ability, FlexDrivers, Trouble},
+    flex::{self, Ability, FlexDrivers, Step, Trouble},
 };
 
 /// How soon a driver that failed is called again: kube-controller-manager's times.
@@ -269,24 +269,31 @@ impl AttachDetach {
             flex.first_sight.forget(name);
             return Ok(());
         }
-        let before_us = flex.first_sight.of(node);
+        let first_seen = flex.first_sight.of(node);
         for told in flex::told(node) {
-            // Of the rest, what a pod waits for may have to come off first.
+            let before_us = first_seen.contains(&told.name);
             let awaited = || !self.known.unit(&told.name).wishes.is_empty();
-            if !before_us.contains(&told.name) && !awaited() {
-                continue;
+            let attaches = || names::parts(&told.name).is_some_and(|(of, _)| flex.attaches(of));
+            let record = match self.known.flex_record(&told.name, name) {
+                _ if told.device_path.len() > flex::LONGEST_DEVICE => None,
+                // Taking it over was broken off. Until that is done the node would be told that the volume
+                // isn't there any more.
+                Some(record) if before_us && flex::step(&record) == Step::Attach => {
+                    Some(VolumeAttachment::clone(&record))
+                }
+                // Of what wasn't there before us, what a pod waits for may have to come off first.
+                None if (before_us || awaited()) && attaches() => {
+                    let volume = self.known.flex_object(&told.name);
+                    let record = flex::record(&told.name, name, volume.as_deref());
+                    Some(self.cluster.create(&record).await?)
+                }
+                Some(_) | None => None,
+            };
+            if let Some(record) = record {
+                info!(volume = told.name, node = name, "attachment taken over");
+                let taken = self.say_attached(&record, &told.device_path).await?;
+                self.known.attachments.absorb(taken);
             }
-            let attaches = names::parts(&told.name).is_some_and(|(of, _)| flex.attaches(of));
-            let fits = told.device_path.len() <= flex::LONGEST_DEVICE;
-            if !attaches || !fits || self.known.has_record(&told.name, name) {
-                continue;
-            }
-            let volume = self.known.flex_object(&told.name);
-            let record = flex::record(&told.name, name, volume.as_deref());
-            let made = self.cluster.create(&record).await?;
-            info!(volume = told.name, node = name, "attachment taken over");
-            let taken = self.say_attached(&made, &told.device_path).await?;
-            self.known.attachments.absorb(taken);
         }
         Ok(())
     }

@@ -313,10 +313,10 @@ impl Known {
             .collect()
     }
 
-    /// Whether there is a record of a FlexVolume on a node.
-    pub(super) fn has_record(&self, unique: &str, node: &str) -> bool {
-        let records = self.attachments_by_inline.get(unique);
-        records.iter().any(|record| record.spec.node_name == node)
+    /// The record of a FlexVolume on a node.
+    pub(super) fn flex_record(&self, unique: &str, node: &str) -> Option<Arc<VolumeAttachment>> {
+        let mut records = self.attachments_by_inline.get(unique).into_iter();
+        records.find(|record| record.spec.node_name == node)
     }
 
     /// The object of a FlexVolume, unless it is a pod's own.

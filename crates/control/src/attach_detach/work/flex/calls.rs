@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use orlop_model::{Kind, VolumeAttachment, attachment::VolumeError, flex as names, well_known};
-use orlop_runtime::{ApiError, EventType, Outcome, Patch, letting_go, with_finalizer};
+use orlop_runtime::{ApiError, EventType, Outcome, Patch, letting_go};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -58,14 +58,6 @@ impl AttachDetach {
         };
         match flex::step(&seen) {
             Step::None => Ok(Outcome::Done),
-            Step::Hold => {
-                if let Some(patch) = with_finalizer(&*seen, well_known::FLEX_ATTACHED) {
-                    let key = seen.key();
-                    let held = self.cluster.patch::<VolumeAttachment>(&key, &patch).await?;
-                    self.known.attachments.absorb(held);
-                }
-                Ok(Outcome::Done)
-            }
             Step::Attach => self.call_to_attach(flex, &seen, call).await,
             Step::Detach => self.call_to_detach(flex, &seen, call).await,
         }
