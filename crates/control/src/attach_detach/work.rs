@@ -264,6 +264,7 @@ impl AttachDetach {
         // the telling is as good as a look afterwards.
         let live = match (&decision.tell, &node) {
             (Some(attached), Some(node)) => {
+                self.memory.keeps(node, attached);
                 let told = Arc::new(self.tell(node, attached).await?);
                 self.memory.told(name, attached, &view.attachments);
                 Some(told)

@@ -101,6 +101,36 @@ async fn two_pods_that_want_one_disk_at_once_do_not_both_get_it() {
     stage.until_told("n2", &[]).await;
 }
 
+/// The pod is made anew on its node while that is told that the disk is gone: its kubelet has read the list
+/// before, and mounts. Who waits elsewhere has waited longer, and must wait on.
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_its_node_takes_into_use_at_the_last_moment_goes_nowhere_else() {
+    let request = Duration::from_secs(1);
+    let stage = Stage::bare(request).await;
+    stage.start(attach_detach::Config::default());
+    stage.node("n1").await;
+    stage.node("n2").await;
+    stage.bound("a", iscsi()).await;
+    stage.pod("p", "a", "n1").await;
+    stage.until_told("n1", &[ISCSI]).await;
+    tokio::time::sleep(10 * request).await;
+    stage.pod("q", "a", "n2").await;
+    tokio::time::sleep(10 * request).await;
+    stage.delete_pod("p").await;
+    // The request is on its way.
+    tokio::time::sleep(request / 2).await;
+    stage.pod("p", "a", "n1").await;
+    stage.uses("n1", &[ISCSI]).await;
+    stage.until_told("n1", &[]).await;
+    stage.until_told("n1", &[ISCSI]).await;
+    stage.an_hour_later().await;
+    assert!(stage.told("n2").is_empty(), "{:?}", stage.told("n2"));
+    stage.delete_pod("p").await;
+    stage.uses("n1", &[]).await;
+    stage.until_told("n2", &[ISCSI]).await;
+    stage.until_told("n1", &[]).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_restart_does_not_give_a_disk_to_a_second_node() {
     let stage = stage().await;
