@@ -10,6 +10,7 @@ use std::{
 };
 
 use http::{Method, Request};
+use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use kube::client::Body;
 use orlop_apiserver::{ApiServer, ApiService, Config, Storage};
@@ -75,6 +76,16 @@ impl Service<Request<Body>> for Slow {
             tokio::time::sleep(delay).await;
             inner.call(request).await
         })
+    }
+}
+
+impl Slow {
+    /// What a list says.
+    pub(crate) async fn list(&self, path: &str) -> String {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let answer = self.inner.clone().call(request).await.unwrap();
+        let list = answer.into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8(list.to_vec()).unwrap()
     }
 }
 
