@@ -48,7 +48,9 @@ pub(in super::super) struct Flex {
     queue: Queue<String>,
     /// Drivers that are to be asked what they do.
     asking: Queue<String>,
-    places: Places,
+    /// An attach that waits keeps no detach waiting, nor the other way round.
+    attaching: Places,
+    detaching: Places,
     first_sight: FirstSight,
     inner: Arc<Mutex<Inner>>,
 }
@@ -70,7 +72,8 @@ impl Flex {
             drivers,
             queue: queue.measured(&process.metrics, "attach_detach_flex"),
             asking: Queue::new(BACKOFF),
-            places: Places::default(),
+            attaching: Places::default(),
+            detaching: Places::default(),
             first_sight: FirstSight::default(),
             inner: Arc::default(),
         }
