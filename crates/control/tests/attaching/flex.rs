@@ -329,10 +329,7 @@ async fn what_another_controller_has_attached_and_nobody_wants_is_detached() {
 #[tokio::test(start_paused = true)]
 async fn nodes_that_attach_flex_volumes_themselves_are_left_alone() {
     let (stage, drivers) = stage().await;
-    let annotations = json!({well_known::ATTACHES_FLEX: "true"});
-    let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
-    let n1 = Key::cluster("n1");
-    stage.cluster.patch::<Node>(&n1, &patch).await.unwrap();
+    stage.attaches_flex("n1").await;
     stage.bound("a", disk()).await;
     stage.claim("c").await;
     stage.pod("p", "a", "n1").await;
@@ -341,6 +338,30 @@ async fn nodes_that_attach_flex_volumes_themselves_are_left_alone() {
     stage.an_hour_later().await;
     assert_eq!(stage.told("n1"), [unique("c")]);
     assert_eq!(drivers.calls(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_driver_is_called_to_attach_to_a_node_that_is_gone_or_attaches_by_itself_by_now() {
+    for gone in [true, false] {
+        let (stage, drivers) = stage().await;
+        drivers.is("attach", Mood::Fails);
+        stage.bound("a", disk()).await;
+        stage.pod("p", "a", "n1").await;
+        let failed = stage.until_said("p", "FailedAttachVolume", "no such disk");
+        failed.await;
+        match gone {
+            true => stage.delete::<Node>(&Key::cluster("n1")).await,
+            false => stage.attaches_flex("n1").await,
+        }
+        stage.an_hour_later().await;
+        let calls = drivers.calls().len();
+        stage.an_hour_later().await;
+        assert_eq!(drivers.calls().len(), calls, "{:?}", drivers.calls());
+        // It was called, and may have attached.
+        stage.delete_pod("p").await;
+        stage.until_none_attached().await;
+        assert_eq!(drivers.calls().last().unwrap(), "detach v-a@n1");
+    }
 }
 
 #[tokio::test(start_paused = true)]

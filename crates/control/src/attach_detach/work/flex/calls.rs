@@ -94,9 +94,10 @@ impl AttachDetach {
         // Before it is looked for: a wish that comes after the look is noticed.
         flex.lock().idle.insert(name.clone());
         let unique = names::unique_name(&call.driver, &call.volume);
-        let wishes = self.known.unit(&unique).wishes.into_iter();
-        let mut here = wishes.filter(|wish| wish.pod.spec.node_name == call.node);
-        call.options = here.find_map(|wish| flex::options(&wish));
+        // A node that is gone, or attaches by itself by now, is attached nothing.
+        let wishes = self.known.grantable(self.known.unit(&unique).wishes);
+        let mut here = wishes.get(&call.node).into_iter().flatten();
+        call.options = here.find_map(flex::options);
         let Some(options) = call.options.clone() else {
             return Ok(Outcome::Done);
         };
