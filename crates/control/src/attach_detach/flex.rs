@@ -18,7 +18,7 @@ use orlop_model::{
 };
 use sha2::{Digest, Sha256};
 
-use super::desired::Wish;
+use super::{actual, desired::Wish};
 
 /// The longest path of a device, as the kernel takes it.
 pub const LONGEST_DEVICE: usize = 4096;
@@ -144,7 +144,7 @@ pub fn device(attachment: &VolumeAttachment) -> String {
 /// Whether a node attaches such volumes by itself.
 pub fn is_left_alone(node: &Node) -> bool {
     let annotation = node.metadata.annotation(well_known::ATTACHES_FLEX);
-    annotation.is_some_and(|value| value == "true")
+    !actual::is_managed(node) || annotation.is_some_and(|value| value == "true")
 }
 
 /// The volumes that a node was told to have.
@@ -157,6 +157,15 @@ pub fn told(node: &Node) -> impl Iterator<Item = &AttachedVolume> {
 pub fn used(node: &Node) -> impl Iterator<Item = &String> {
     let used = node.status.volumes_in_use.iter();
     used.filter(|name| flex::parts(name).is_some())
+}
+
+/// Those that a node has by its own word: as it was told, or, if it attaches them by itself, as it uses them.
+/// What it was told before it did so is long out of date.
+pub fn on_node(node: &Node) -> Vec<String> {
+    match is_left_alone(node) {
+        true => used(node).cloned().collect(),
+        false => told(node).map(|volume| volume.name.clone()).collect(),
+    }
 }
 
 /// What a driver is told for a pod's wish.

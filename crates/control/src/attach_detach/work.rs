@@ -24,7 +24,7 @@ use memory::Memory;
 use super::{
     COMPONENT, Config, FORCE_DETACH_AFTER, actual, by_word,
     decide::{NodeView, Standing, decide_node},
-    flex::is_left_alone,
+    flex::{is_left_alone, on_node as flex_on_node},
     metrics::Metrics,
 };
 use crate::{Evidence, turn};
@@ -220,17 +220,18 @@ impl AttachDetach {
             }
         }
         self.node_queue.add(name.clone());
-        // Whoever waits for a disk that this node had.
+        // Whoever waits for what this node had by its own word.
+        let word = |node: &Node| [by_word::on_node(node), flex_on_node(node)].concat();
         let (gone, now) = match change {
             Change::Applied {
                 old: Some(old),
                 new,
-            } => (by_word::on_node(old), by_word::on_node(new)),
+            } => (word(old), word(new)),
             Change::Applied { old: None, .. } => (Vec::new(), Vec::new()),
-            Change::Deleted(old) => (by_word::on_node(old), Vec::new()),
+            Change::Deleted(old) => (word(old), Vec::new()),
         };
-        for disk in gone.into_iter().filter(|disk| !now.contains(disk)) {
-            self.volume_queue.add(disk);
+        for unique in gone.into_iter().filter(|unique| !now.contains(unique)) {
+            self.volume_queue.add(unique);
         }
         self.flex_used(old.map(|old| &**old), node);
         let taken_over = old.is_none_or(|old| is_ours(old) != is_ours(node));

@@ -49,10 +49,6 @@ pub(in super::super) struct Unit {
     pub(super) attachments: Vec<Arc<VolumeAttachment>>,
 }
 
-fn told_flex(node: &Node) -> Vec<String> {
-    flex::told(node).map(|volume| volume.name.clone()).collect()
-}
-
 fn volume_of(attachment: &VolumeAttachment) -> Vec<String> {
     if flex::unique_name(attachment).is_some() {
         return Vec::new();
@@ -106,7 +102,7 @@ impl Known {
             attachments_by_inline: attachments.index("attach-detach/inline", inline_of),
             attachments_by_node: attachments.index("attach-detach/node", node_of),
             nodes_by_disk: nodes.index("attach-detach/disk", by_word::on_node),
-            nodes_by_flex: nodes.index("attach-detach/flex", told_flex),
+            nodes_by_flex: nodes.index("attach-detach/flex", flex::on_node),
             nodes,
             named: Arc::default(),
             pods,
@@ -269,7 +265,9 @@ impl Known {
         if network_disk::plugin(unique).is_some() {
             attachments.extend(self.words_for(unique, &wishes));
         }
-        attachments.extend(self.told_before_us(unique, &attachments));
+        if names::parts(unique).is_some() {
+            attachments.extend(self.off_record(unique, &wishes, &attachments));
+        }
         attachments.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         attachments.dedup_by(|a, b| a.metadata.name == b.metadata.name);
         let own = wishes.iter().filter(|wish| wish.inline);
@@ -299,15 +297,24 @@ impl Known {
             .collect()
     }
 
-    /// The nodes that somebody before us has told to have a FlexVolume, and that we have no record of.
-    fn told_before_us(
+    /// The nodes that may have a FlexVolume of which we have no record: those that somebody before us has
+    /// told so, and those that attach it by themselves as long as a pod there wants it. One whose object is
+    /// gone may have been either.
+    fn off_record(
         &self,
         unique: &str,
+        wishes: &[Wish],
         records: &[Arc<VolumeAttachment>],
     ) -> Vec<Arc<VolumeAttachment>> {
         let nodes = self.nodes_by_flex.get(unique).into_iter();
         let names = nodes.map(|node| node.metadata.name.clone());
+        let pods = wishes.iter().map(|wish| wish.pod.spec.node_name.clone());
+        let theirs = pods.filter(|node| {
+            let node = self.nodes.named(node);
+            node.is_none_or(|node| flex::is_left_alone(&node))
+        });
         names
+            .chain(theirs)
             .filter(|node| !records.iter().any(|a| a.spec.node_name == *node))
             .map(|node| Arc::new(by_word::standing(unique, &node)))
             .collect()
@@ -374,8 +381,10 @@ impl Known {
         for wish in wishes {
             let node = self.nodes.named(&wish.pod.spec.node_name);
             let is_flex = wish.volume.spec.flex_volume.is_some();
-            let ours =
-                |node: &Node| actual::is_managed(node) && !(is_flex && flex::is_left_alone(node));
+            let ours = |node: &Node| match is_flex {
+                true => !flex::is_left_alone(node),
+                false => actual::is_managed(node),
+            };
             if node.is_some_and(|node| ours(&node)) {
                 let name = wish.pod.spec.node_name.clone();
                 by_node.entry(name).or_default().push(wish);
