@@ -107,6 +107,18 @@ async fn a_driver_that_comes_later_is_noticed_and_missed_only_where_a_kubelet_wa
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_driver_that_comes_without_a_word_is_found_after_minutes() {
+    let (stage, drivers) = stage().await;
+    drivers.is("init", Mood::Missing);
+    stage.bound("a", disk()).await;
+    stage.pod("p", "a", "n1").await;
+    stage.an_hour_later().await;
+    drivers.is_unheard("init", Mood::Well);
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    stage.until_told("n1", &[A]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_driver_that_does_not_attach_is_left_to_the_nodes() {
     let (stage, drivers) = stage().await;
     drivers.is("init", Mood::LeavesIt);

@@ -85,8 +85,13 @@ impl Drivers {
 
     /// From now on, for a command: `init`, `attach` or `detach`.
     pub(crate) fn is(&self, command: &'static str, mood: Mood) {
-        self.lock().mood.insert(command, mood);
+        self.is_unheard(command, mood);
         self.came.notify_one();
+    }
+
+    /// As [`Drivers::is`], and nobody is told.
+    pub(crate) fn is_unheard(&self, command: &'static str, mood: Mood) {
+        self.lock().mood.insert(command, mood);
     }
 
     /// From now on, for calls about one volume.

@@ -31,6 +31,10 @@ const BACKOFF: Backoff = Backoff {
     most: Duration::from_secs(122),
 };
 
+/// When a driver that isn't there is looked for again. It is noticed when it comes, unless its folder can't be
+/// watched.
+const LOOK_AGAIN: Duration = Duration::from_secs(5 * 60);
+
 /// What a driver is known to do, or why that isn't known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -233,8 +237,9 @@ impl AttachDetach {
         let answer = flex.drivers.ability(&driver).await;
         let (standing, outcome) = match answer {
             Ok(ability) => (Standing::Known(ability), Outcome::Done),
-            // It is noticed when it comes.
-            Err(missing @ Trouble::Missing(_)) => (Standing::Troubled(missing), Outcome::Done),
+            Err(missing @ Trouble::Missing(_)) => {
+                (Standing::Troubled(missing), Outcome::After(LOOK_AGAIN))
+            }
             Err(trouble) => {
                 warn!(driver, error = %trouble, "a FlexVolume driver doesn't say what it does");
                 (Standing::Troubled(trouble), Outcome::Retry)
