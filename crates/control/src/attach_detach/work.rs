@@ -251,9 +251,7 @@ impl AttachDetach {
     async fn settle_node(&self, name: &str) -> Result<Outcome, ApiError> {
         self.clear_doubts(name).await?;
         let node = self.known.nodes.named(name);
-        if let Some(node) = node.as_ref().filter(|node| actual::is_managed(node)) {
-            self.adopt(node).await?;
-        }
+        self.adopt(name, node.as_deref()).await?;
         let view = self.node_view(name, node.clone(), Evidence::Cached);
         let decision = decide_node(&view);
         if decision.more_to_come

@@ -107,6 +107,23 @@ async fn what_comes_onto_a_nodes_list_behind_our_back_is_not_taken_for_attached(
     stage.until_attached(&["a@n1"]).await;
 }
 
+/// Anybody who makes pods can make names up.
+#[tokio::test(start_paused = true)]
+async fn drivers_that_nobody_names_any_more_are_forgotten() {
+    let (stage, drivers) = stage().await;
+    drivers.is("init", Mood::Missing);
+    for at in 0..10 {
+        let pod = format!("p{at}");
+        let made_up = json!({"flexVolume": {"driver": format!("example.org/x{at}")}});
+        stage.pod_with(&pod, made_up, "n1").await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(drivers.asked(), at + 1);
+        stage.delete_pod(&pod).await;
+    }
+    stage.an_hour_later().await;
+    assert_eq!(drivers.asked(), 10);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_hangs_at_attach_is_told_after_ten_seconds() {
     let (stage, drivers) = stage().await;

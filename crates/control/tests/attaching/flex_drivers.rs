@@ -45,6 +45,7 @@ struct State {
     running: BTreeSet<(String, String)>,
     most_running: usize,
     calls: Vec<String>,
+    asked: usize,
 }
 
 #[derive(Default)]
@@ -113,6 +114,11 @@ impl Drivers {
         self.lock().attached.insert(of);
     }
 
+    /// How often it was asked what it does.
+    pub(crate) fn asked(&self) -> usize {
+        self.lock().asked
+    }
+
     /// How many calls ran at once, at most.
     pub(crate) fn most_running(&self) -> usize {
         self.lock().most_running
@@ -156,6 +162,7 @@ impl Drivers {
 
 impl FlexDrivers for Drivers {
     fn ability<'a>(&'a self, driver: &'a str) -> BoxFuture<'a, Result<Ability, Trouble>> {
+        self.lock().asked += 1;
         let mood = self.lock().mood.get("init").copied().unwrap_or_default();
         async move {
             self.answers(mood).await?;

@@ -166,6 +166,17 @@ impl AttachDetach {
         !self.flex.as_ref().is_some_and(left)
     }
 
+    /// Lets go of storage that nobody wants and that is attached nowhere, and with the last of it of what is
+    /// known of its driver.
+    pub(super) fn forget(&self, unique: &str) {
+        self.known.forget(unique);
+        if let (Some(flex), Some((driver, _))) = (&self.flex, names::parts(unique))
+            && !self.known.has_any_of(driver)
+        {
+            flex.lock().known.remove(driver);
+        }
+    }
+
     /// Whether an attachment's driver is called by us, or by an attacher of its own.
     pub(super) fn is_served(&self, attachment: &VolumeAttachment) -> bool {
         self.flex.is_some() || attachment.spec.attacher != well_known::FLEX_ATTACHER
@@ -234,6 +245,10 @@ impl AttachDetach {
 
     /// Asks a driver what it does, and wakes whom that concerns.
     async fn ask(&self, flex: &Flex, driver: String) -> Outcome {
+        // Whatever names pods have made up, they are forgotten with them.
+        if !flex.lock().known.contains_key(&driver) {
+            return Outcome::Done;
+        }
         let answer = flex.drivers.ability(&driver).await;
         let (standing, outcome) = match answer {
             Ok(ability) => (Standing::Known(ability), Outcome::Done),
@@ -245,9 +260,10 @@ impl AttachDetach {
                 (Standing::Troubled(trouble), Outcome::Retry)
             }
         };
-        let before = flex.lock().known.insert(driver.clone(), standing.clone());
-        if before == Some(standing) {
-            return outcome;
+        match flex.lock().known.get_mut(&driver) {
+            None => return Outcome::Done,
+            Some(before) if *before == standing => return outcome,
+            Some(before) => *before = standing,
         }
         let of_driver = |unique: &str| names::parts(unique).is_some_and(|(of, _)| of == driver);
         let all = self.known.all().into_iter();
@@ -268,15 +284,14 @@ impl AttachDetach {
     }
 
     /// Takes down as ours what a node was told to have by somebody before us.
-    pub(super) async fn adopt(&self, node: &Node) -> Result<(), ApiError> {
+    pub(super) async fn adopt(&self, name: &str, node: Option<&Node>) -> Result<(), ApiError> {
         let Some(flex) = &self.flex else {
             return Ok(());
         };
-        let name = &node.metadata.name;
-        if flex::is_left_alone(node) {
+        let Some(node) = node.filter(|node| !flex::is_left_alone(node)) else {
             flex.first_sight.forget(name);
             return Ok(());
-        }
+        };
         let first_seen = flex.first_sight.of(node);
         for told in flex::told(node) {
             let before_us = first_seen.contains(&told.name);

@@ -134,9 +134,17 @@ impl Known {
         Some(unique)
     }
 
-    /// Lets go of storage that nobody wants and that is attached nowhere.
     pub(super) fn forget(&self, unique: &str) {
         self.named().remove(unique);
+    }
+
+    /// Whether some FlexVolume of a driver is wanted or attached.
+    pub(super) fn has_any_of(&self, driver: &str) -> bool {
+        let first = names::unique_name(driver, "");
+        let named = self.named();
+        let mut from = named.range(first.clone()..);
+        from.next()
+            .is_some_and(|(unique, _)| unique.starts_with(&first))
     }
 
     /// All storage that is wanted or attached.
