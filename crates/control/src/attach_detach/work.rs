@@ -174,6 +174,9 @@ impl AttachDetach {
         if let Some(unique) = self.known.note_attached(attachment) {
             self.volume_queue.add(unique);
         }
+        if gone {
+            self.known.gone(attachment);
+        }
         self.node_queue.add(node.clone());
     }
 
