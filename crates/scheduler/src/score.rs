@@ -54,22 +54,78 @@ fn share(part: i64, whole: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use orlop_model::{Claim, CsiStorageCapacity, Kind, Volume};
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::volume_binding::ClaimFacts;
+
+    fn object<K: Kind>(body: Value) -> K {
+        K::decode(body.to_string().as_bytes()).unwrap()
+    }
+
+    /// What a node's volumes are worth to a pod with one claim, where so much is left. The node is full of
+    /// pods, which are worth nothing.
+    fn scored(requested: i64, room: Option<i64>, supply: Supply) -> i64 {
+        let claim: Claim = object(json!({
+            "metadata": {"name": "data", "namespace": "default"},
+            "spec": {"resources": {"requests": {"storage": requested.to_string()}}},
+        }));
+        let capacity = |left: i64| -> CsiStorageCapacity {
+            object(json!({"metadata": {}, "nodeTopology": {}, "capacity": left.to_string()}))
+        };
+        let facts = ClaimFacts {
+            key: claim.key(),
+            capacities: room.map(capacity).map(Arc::new).into_iter().collect(),
+            ..ClaimFacts::default()
+        };
+        let sorted = Sorted {
+            late: vec![(&facts, &claim)],
+            ..Sorted::default()
+        };
+        let mut node = NodeFacts::default();
+        node.tally.pods = PODS;
+        score(&node, &sorted, &vec![(claim.key(), supply)])
+    }
 
     /// The original's `TestScore` with its default shape: the emptier, the better.
     #[test]
     fn what_a_new_volume_leaves_of_the_room_is_its_nodes_score() {
-        for (requested, capacity, score) in [
-            (0, 100, 100),
-            (30, 100, 70),
-            (50, 100, 50),
-            (100, 100, 0),
-            (200, 100, 0),
-            (1, 0, 0),
-            (i64::MAX, i64::MAX, 0),
+        for (requested, room, score) in [
+            (0, Some(100), 100),
+            (30, Some(100), 70),
+            (50, Some(100), 50),
+            (100, Some(100), 0),
+            (200, Some(100), 0),
+            (1, Some(0), 0),
+            (i64::MAX, Some(i64::MAX), 0),
+            (30, None, 0),
         ] {
-            let told = FULL - share(requested, capacity);
+            let told = scored(requested, room, Supply::Provision);
+            assert_eq!(told, score, "{requested} of {room:?}");
+        }
+    }
+
+    #[test]
+    fn the_tighter_a_volume_fits_the_better() {
+        for (requested, capacity, score) in [(100, 100, 100), (30, 100, 30), (1, 0, 100)] {
+            let volume: Volume = object(json!({
+                "metadata": {"name": "v"}, "spec": {"capacity": {"storage": capacity.to_string()}},
+            }));
+            let told = scored(requested, None, Supply::Reserve(Arc::new(volume)));
             assert_eq!(told, score, "{requested} of {capacity}");
+        }
+    }
+
+    #[test]
+    fn the_fewer_pods_a_node_has_the_better() {
+        let mut node = NodeFacts::default();
+        for (pods, expected) in [(0, 100), (55, 50), (110, 0), (200, 0)] {
+            node.tally.pods = pods;
+            let told = score(&node, &Sorted::default(), &Plan::new());
+            assert_eq!(told, expected, "{pods} pods");
         }
     }
 }
