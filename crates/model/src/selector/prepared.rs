@@ -48,16 +48,22 @@ impl<'a> Prepared<'a> {
             return false;
         }
         let mut found = 0;
-        for (key, value) in labels {
-            let Some(wanted) = self.by_key.get(key.as_str()) else {
-                continue;
-            };
+        for (wanted, value) in self.compared_with(labels) {
             if !wanted.admits(value) {
                 return false;
             }
             found += usize::from(wanted.present);
         }
         found == self.needed
+    }
+
+    /// All that labels are compared with.
+    fn compared_with<'b>(
+        &'b self,
+        labels: &'b Labels,
+    ) -> impl Iterator<Item = (&'b Wanted<'a>, &'b str)> {
+        let known = labels.iter();
+        known.filter_map(|(key, value)| Some((self.by_key.get(key.as_str())?, value.as_str())))
     }
 }
 
@@ -106,6 +112,27 @@ impl<'a> Wanted<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_selector_costs_an_object_no_more_than_its_labels() {
+        let requirement = |key: String| Requirement {
+            key,
+            operator: "NotIn".to_owned(),
+            values: vec!["x".to_owned()],
+        };
+        // Also many of one label.
+        let keys = (0..3_000).map(|number| format!("k{}", number % 1_500));
+        let selector = LabelSelector {
+            match_expressions: keys.map(requirement).collect(),
+            ..LabelSelector::default()
+        };
+        let prepared = Prepared::new(&selector);
+        let labels: Labels = ["k1", "k2", "other"]
+            .map(|key| (key.to_owned(), "y".to_owned()))
+            .into();
+        assert!(prepared.matches(&labels));
+        assert_eq!(prepared.compared_with(&labels).count(), 2);
+    }
 
     /// Every pair of requirements, against every set of labels that they can tell apart.
     #[test]
