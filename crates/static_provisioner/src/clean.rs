@@ -137,15 +137,11 @@ pub fn is_free(path: &Path) -> Result<(), String> {
 }
 
 impl Taken {
-    /// Cleans the disk; tells how far it has come, and asks whether to go on.
+    /// Cleans the disk, and tells how far it has come.
     ///
     /// # Errors
     /// It isn't clean.
-    pub fn clean(
-        &self,
-        job: &Job,
-        mut told: impl FnMut(&Record) -> Go,
-    ) -> Result<Cleaned, CleanError> {
+    pub fn clean(&self, job: &Job, mut told: impl FnMut(&Record)) -> Result<Cleaned, CleanError> {
         match &self.disk {
             Disk::Files(folder) => {
                 let cleaned = self.empty(folder, job, &mut told)?;
@@ -188,7 +184,7 @@ impl Taken {
         &self,
         folder: &Folder,
         job: &Job,
-        told: &mut impl FnMut(&Record) -> Go,
+        told: &mut impl FnMut(&Record),
     ) -> Result<Cleaned, CleanError> {
         let usage = filesystem::usage(&self.path).map_err(|e| self.look(e))?;
         let mut record = Record {
@@ -200,9 +196,9 @@ impl Taken {
         let result = folder.empty(|removed| {
             if removed % FILES == 0 {
                 record.done = removed.min(record.of);
-                return told(&record);
+                told(&record);
             }
-            Go::On
+            job.go()
         });
         match result {
             Ok(()) => Ok(finished(VolumeMode::Filesystem, record)),
@@ -218,7 +214,7 @@ impl Taken {
         &self,
         device: &BlockDevice,
         (wipe, job): (Wipe, &Job),
-        told: &mut impl FnMut(&Record) -> Go,
+        told: &mut impl FnMut(&Record),
     ) -> Result<Cleaned, CleanError> {
         let size = device.size().map_err(|e| self.look(e))?;
         let mut record = Record {
@@ -241,7 +237,8 @@ impl Taken {
                 continue;
             }
             wipe_piece(device, piece, &self.path)?;
-            if told(&record) == Go::Stop {
+            told(&record);
+            if job.go() == Go::Stop {
                 return Err(CleanError::Stopped);
             }
         }
@@ -253,7 +250,7 @@ impl Taken {
         &self,
         (mark, argv): (&Mark, &[String]),
         job: &Job,
-        told: &mut impl FnMut(&Record) -> Go,
+        told: &mut impl FnMut(&Record),
     ) -> Result<Cleaned, CleanError> {
         let mut record = Record {
             claim: job.claim.clone(),
@@ -270,7 +267,8 @@ impl Taken {
         let heard = |line: &str| {
             tracing::info!(device = %self.path.display(), "the cleaner says: {line}");
             record.done = percent(line).unwrap_or(record.done);
-            told(&record)
+            told(&record);
+            job.go()
         };
         let run = cleaner.run(mark, heard, || job.go());
         match run {

@@ -54,7 +54,7 @@ fn order(path: PathBuf, cleaner: BlockCleaner) -> Order {
     Order { path, cleaner, job }
 }
 
-fn clean(order: &Order, told: impl FnMut(&Record) -> Go) -> Result<Cleaned, CleanError> {
+fn clean(order: &Order, told: impl FnMut(&Record)) -> Result<Cleaned, CleanError> {
     take(&order.path, &order.cleaner)?.clean(&order.job, told)
 }
 
@@ -67,8 +67,9 @@ fn a_wipe_that_was_stopped_goes_on_where_it_was_on_the_same_disk_only() {
     let mut last = Record::default();
     let stopped = clean(&order, |record| {
         last = record.clone();
-        Go::Stop
+        order.job.stop.store(true, Ordering::Relaxed);
     });
+    order.job.stop = Arc::default();
     assert!(matches!(stopped, Err(CleanError::Stopped)), "{stopped:?}");
     assert_eq!((last.done, last.of), (64 << 20, SIZE));
     assert_eq!(words(&device), [false, true, true]);
@@ -77,7 +78,7 @@ fn a_wipe_that_was_stopped_goes_on_where_it_was_on_the_same_disk_only() {
     let file = fs::OpenOptions::new().write(true).open(device.path());
     file.unwrap().write_all_at(b"secret", 0).unwrap();
     order.job.before = Some(last.clone());
-    let cleaned = clean(&order, |_| Go::On).unwrap();
+    let cleaned = clean(&order, |_| {}).unwrap();
     assert_eq!(words(&device), [true, false, false]);
     assert!(cleaned.record.clean && cleaned.record.percent() == 100);
 
@@ -92,7 +93,7 @@ fn a_wipe_that_was_stopped_goes_on_where_it_was_on_the_same_disk_only() {
         let mut other = last.clone();
         change(&mut other);
         order.job.before = Some(other);
-        clean(&order, |_| Go::On).unwrap();
+        clean(&order, |_| {}).unwrap();
         assert_eq!(words(&device), [false, false, false]);
     }
 }
@@ -104,15 +105,12 @@ fn a_command_finds_the_device_and_its_failure_is_told() {
     };
     let script = "dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=512 count=1 conv=notrunc,fsync";
     let argv = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
-    clean(&order(device.path(), BlockCleaner::Command(argv)), |_| {
-        Go::On
-    })
-    .unwrap();
+    clean(&order(device.path(), BlockCleaner::Command(argv)), |_| {}).unwrap();
     assert_eq!(words(&device), [false, true, true]);
     let argv = ["/bin/sh", "-c", "echo worn out; exit 1"].map(str::to_owned);
     let failed = clean(
         &order(device.path(), BlockCleaner::Command(argv.to_vec())),
-        |_| Go::On,
+        |_| {},
     );
     assert!(
         failed
@@ -144,7 +142,7 @@ fn a_link_that_is_exchanged_meanwhile_leads_the_cleaning_to_no_other_disk() {
         let order = order(link.clone(), cleaner);
         let taken = take(&link, &order.cleaner).unwrap();
         exchange();
-        let refused = taken.clean(&order.job, |_| Go::On);
+        let refused = taken.clean(&order.job, |_| {});
         assert!(
             matches!(refused, Err(CleanError::Exchanged { .. })),
             "{refused:?}"
@@ -164,7 +162,7 @@ fn a_command_that_says_nothing_ends_when_nobody_waits_for_it() {
     let order = order(device.path(), BlockCleaner::Command(argv));
     order.job.stop.store(true, Ordering::Relaxed);
     let started = std::time::Instant::now();
-    let stopped = clean(&order, |_| Go::On);
+    let stopped = clean(&order, |_| {});
     assert!(matches!(stopped, Err(CleanError::Stopped)), "{stopped:?}");
     assert!(started.elapsed().as_secs() < 10);
     take(&order.path, &order.cleaner).unwrap();
@@ -175,7 +173,7 @@ fn a_folder_that_lost_its_disk_is_not_taken_for_it() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("x"), "").unwrap();
     let path = folder.path().to_owned();
-    let refused = clean(&order(path, BlockCleaner::Wipe(Wipe::Zero)), |_| Go::On);
+    let refused = clean(&order(path, BlockCleaner::Wipe(Wipe::Zero)), |_| {});
     assert!(
         matches!(refused, Err(CleanError::NotMounted { .. })),
         "{refused:?}"
@@ -196,7 +194,7 @@ fn a_disk_that_is_mounted_for_a_pod_is_not_touched() {
     fs::create_dir_all(&at).unwrap();
     bind(&scratch.path(), &at);
     let order = order(scratch.path(), BlockCleaner::Wipe(Wipe::Zero));
-    let refused = clean(&order, |_| Go::On);
+    let refused = clean(&order, |_| {});
     let there = scratch.path().join("x").exists();
     unmount(&at);
     assert!(
@@ -204,7 +202,7 @@ fn a_disk_that_is_mounted_for_a_pod_is_not_touched() {
         "{refused:?}"
     );
     assert!(there);
-    let cleaned = clean(&order, |_| Go::On).unwrap();
+    let cleaned = clean(&order, |_| {}).unwrap();
     assert_eq!(cleaned.mode, VolumeMode::Filesystem);
     assert!(!scratch.path().join("x").exists());
 }
@@ -234,7 +232,6 @@ fn a_disk_is_not_clean_if_another_was_mounted_over_it_meanwhile() {
     let order = order(scratch.path(), BlockCleaner::Wipe(Wipe::Zero));
     let exchanged = clean(&order, |_| {
         bind(&other.path(), &scratch.path());
-        Go::On
     });
     unmount(&scratch.path());
     let exchanged = exchanged.unwrap_err();
@@ -276,7 +273,6 @@ fn a_wipe_that_is_stopped_at_any_step_leaves_nothing_in_the_end() {
         let mut order = order(device.path(), cleaner);
         clean(&order, |_| {
             steps += 1;
-            Go::On
         })
         .unwrap();
         for stop_at in 1..=steps {
@@ -289,14 +285,13 @@ fn a_wipe_that_is_stopped_at_any_step_leaves_nothing_in_the_end() {
                 order.job.before = None;
                 let stopped = clean(&order, |record| {
                     records.push(Some(record.clone()));
-                    match records.len() > stop_at {
-                        true => Go::Stop,
-                        false => Go::On,
-                    }
+                    let stop = records.len() > stop_at;
+                    order.job.stop.store(stop, Ordering::Relaxed);
                 });
+                order.job.stop = Arc::default();
                 assert!(matches!(stopped, Err(CleanError::Stopped)), "{stopped:?}");
                 order.job.before = records[on_record].clone();
-                clean(&order, |_| Go::On).unwrap();
+                clean(&order, |_| {}).unwrap();
                 let case = format!("{wipe:?}, stopped at {stop_at}, record {on_record}");
                 assert_eq!(words(&device), [false, false, false], "{case}");
             }
@@ -309,7 +304,7 @@ fn a_scrub_that_is_stopped_at_any_step_is_finished_by_the_next() {
     let Some(scratch) = ScratchFs::new("ext4", 16 << 20) else {
         return;
     };
-    let order = order(scratch.path(), BlockCleaner::Wipe(Wipe::Zero));
+    let mut order = order(scratch.path(), BlockCleaner::Wipe(Wipe::Zero));
     for stop_at in 1..=3 {
         for number in 0..FILES * 3 + 7 {
             let folder = scratch
@@ -321,13 +316,11 @@ fn a_scrub_that_is_stopped_at_any_step_is_finished_by_the_next() {
         let mut steps = 0;
         let stopped = clean(&order, |_| {
             steps += 1;
-            match steps == stop_at {
-                true => Go::Stop,
-                false => Go::On,
-            }
+            order.job.stop.store(steps == stop_at, Ordering::Relaxed);
         });
+        order.job.stop = Arc::default();
         assert!(matches!(stopped, Err(CleanError::Stopped)), "{stopped:?}");
-        clean(&order, |_| Go::On).unwrap();
+        clean(&order, |_| {}).unwrap();
         let left = fs::read_dir(scratch.path()).unwrap();
         let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["lost+found"], "stopped at {stop_at}");
@@ -350,7 +343,7 @@ fn a_disk_that_is_taken_is_nobody_elses_until_it_is_let_go() {
         (scratch.path(), &wipe),
     ] {
         let taken = take(&path, cleaner).unwrap();
-        taken.clean(&Job::default(), |_| Go::On).unwrap();
+        taken.clean(&Job::default(), |_| {}).unwrap();
         take(&path, cleaner).expect_err("it is taken, though it is clean");
         drop(taken);
         take(&path, cleaner).unwrap();

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use orlop_host::{place::is_plain_name, scrub::Go};
+use orlop_host::place::is_plain_name;
 use orlop_model::{Claim, Key, Kind, Volume, well_known};
 use orlop_runtime::{ApiError, EventType, Outcome, Patch};
 use serde_json::json;
@@ -152,15 +152,11 @@ impl Provisioner {
         let job = Job {
             claim: claim_uid(volume),
             before: Record::of(volume),
-            stop: stop.clone(),
+            stop,
         };
         let mut working = tokio::task::spawn_blocking(move || {
             taken.clean(&job, |record| {
                 send.send_replace(record.clone());
-                match stop.load(Ordering::Relaxed) {
-                    true => Go::Stop,
-                    false => Go::On,
-                }
             })
         });
         let mut written = (0, Instant::now());
