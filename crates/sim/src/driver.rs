@@ -4,6 +4,7 @@
 //! really made and removed) and misbehaves only where [`Trouble`] says so.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -87,13 +88,17 @@ impl FakeDriver {
         }
     }
 
-    /// Serves the controller's endpoint.
-    pub fn serve_controller(&self) -> memory::Socket {
+    /// Serves the controller's endpoint to a process, which is deposed when this says so.
+    pub fn serve_controller(&self, deposed: Arc<AtomicBool>) -> memory::Socket {
+        let served = Self {
+            witness: self.witness.of_calls_by(deposed),
+            ..self.clone()
+        };
         serve(
             Services::new()
-                .identity(self.clone())
-                .controller(self.clone())
-                .group_controller(self.clone()),
+                .identity(served.clone())
+                .controller(served.clone())
+                .group_controller(served),
         )
     }
 

@@ -59,6 +59,8 @@ pub struct Scenario {
     pub meddling: Option<Script>,
     /// Rules that may be broken in this story, as long as all ends well.
     pub tolerated: &'static [&'static str],
+    /// Rules that the calls of who was deposed may break, likewise.
+    pub tolerated_of_deposed: &'static [&'static str],
 }
 
 impl Scenario {
@@ -76,6 +78,7 @@ impl Scenario {
             snapshots: None,
             meddling: None,
             tolerated: &[],
+            tolerated_of_deposed: &[],
         }
     }
 
@@ -148,6 +151,15 @@ impl Scenario {
     #[must_use]
     pub fn tolerating(self, tolerated: &'static [&'static str]) -> Self {
         Self { tolerated, ..self }
+    }
+
+    /// In which these rules may be broken by the calls of who was deposed, as long as all ends well.
+    #[must_use]
+    pub fn tolerating_of_deposed(self, tolerated: &'static [&'static str]) -> Self {
+        Self {
+            tolerated_of_deposed: tolerated,
+            ..self
+        }
     }
 
     /// With another resizer.
@@ -261,7 +273,9 @@ async fn tell(scenario: &Scenario, making: Making, root: &Path, replay: String) 
         calls,
         stuck: told.err(),
         breaches: {
-            let mut breaches = world.witness().breaches();
+            let mut breaches = world.witness().breaches_by_deposed();
+            breaches.retain(|breach| !scenario.tolerated_of_deposed.contains(&breach.rule));
+            breaches.extend(world.witness().breaches());
             breaches.retain(|breach| !scenario.tolerated.contains(&breach.rule));
             breaches
         },

@@ -172,6 +172,11 @@ impl Wire {
         kube::Client::new(wire, "default")
     }
 
+    /// Whether another has its place by now.
+    pub fn deposed(&self) -> Arc<AtomicBool> {
+        self.deaf.clone()
+    }
+
     /// What stands between this process and its driver.
     pub fn gate(&self) -> Arc<dyn Gate> {
         Arc::new(csi::CsiWire::new(self.clone()))

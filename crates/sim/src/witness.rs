@@ -5,6 +5,7 @@
 //! it and the truth. It decides nothing and changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use orlop_apiserver::store::{Event, Store};
@@ -68,6 +69,8 @@ struct State {
     objects: Objects,
     facts: Facts,
     breaches: Vec<Breach>,
+    /// Those by calls to the backend of processes that were deposed.
+    by_deposed: Vec<Breach>,
     /// Whom a uid belongs to, in words that are the same in every run.
     names: BTreeMap<String, String>,
     /// Changes so far, those of nodes left out: a heartbeat is no change of the world.
@@ -79,6 +82,8 @@ struct State {
 pub struct Witness {
     state: Arc<Mutex<State>>,
     changed: Arc<watch::Sender<u64>>,
+    /// Whether the process whose calls it is told of was deposed.
+    deposed: Arc<AtomicBool>,
 }
 
 impl Witness {
@@ -92,12 +97,14 @@ impl Witness {
             objects: Objects::default(),
             facts: Facts::default(),
             breaches: Vec::new(),
+            by_deposed: Vec::new(),
             names: BTreeMap::new(),
             changes: 0,
         };
         Self {
             state: Arc::new(Mutex::new(state)),
             changed: Arc::new(watch::Sender::new(0)),
+            deposed: Arc::default(),
         }
     }
 
@@ -133,9 +140,23 @@ impl Witness {
         look(&self.lock().objects)
     }
 
-    /// Every rule that was broken.
+    /// Every rule that was broken, but by calls of who was deposed.
     pub fn breaches(&self) -> Vec<Breach> {
         self.lock().breaches.clone()
+    }
+
+    /// Every rule that was broken by a call of who was deposed.
+    pub fn breaches_by_deposed(&self) -> Vec<Breach> {
+        self.lock().by_deposed.clone()
+    }
+
+    /// The same witness, told of the calls of a process that is deposed when this says so.
+    #[must_use]
+    pub fn of_calls_by(&self, deposed: Arc<AtomicBool>) -> Self {
+        Self {
+            deposed,
+            ..self.clone()
+        }
     }
 
     /// The text with every uid replaced by words that are the same in every run.
@@ -165,7 +186,7 @@ impl Witness {
         state.facts.attached = attached.collect();
         state.facts.snapshots = backend.snapshots().keys().cloned().collect();
         state.facts.groups = backend.groups().keys().cloned().collect();
-        state.blame(breaches);
+        self.blame_caller(state, breaches);
     }
 
     /// Writes down that rules were broken.
@@ -259,9 +280,21 @@ impl Witness {
     }
 
     fn judge(&self, rule: impl FnOnce(&Objects, &Facts) -> Vec<Breach>) {
-        let mut state = self.lock();
+        let state = self.lock();
         let breaches = rule(&state.objects, &state.facts);
-        state.blame(breaches);
+        self.blame_caller(state, breaches);
+    }
+
+    fn blame_caller(&self, mut state: MutexGuard<'_, State>, breaches: Vec<Breach>) {
+        if !self.deposed.load(Ordering::Relaxed) {
+            return state.blame(breaches);
+        }
+        for Breach { rule, what } in &breaches {
+            state
+                .trace
+                .say(format!("BREACH {rule} by one who was deposed: {what}"));
+        }
+        state.by_deposed.extend(breaches);
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use orlop_apiserver::{ApiServer, Config, Entropy, Storage};
-use orlop_csi::{Driver, Turns, memory};
+use orlop_csi::{Driver, Turns};
 use orlop_runtime::{Clock, Cluster, Process};
 use tokio::sync::mpsc;
 
@@ -87,7 +87,6 @@ struct Inner {
     witness: Witness,
     driver: FakeDriver,
     clock: Clock,
-    controller: memory::Socket,
     /// Shared where nothing goes wrong, as by the roles of one process. Where something does, each
     /// role is a process of its own: so they meet at the driver, too.
     turns: Option<Turns>,
@@ -160,7 +159,6 @@ impl World {
                 .iter()
                 .map(|member| (*member, ledger(*member)))
                 .collect(),
-            controller: driver.serve_controller(),
             turns,
             server,
             trace,
@@ -322,7 +320,8 @@ impl World {
     }
 
     fn controller(&self, wire: &Wire) -> Driver {
-        let driver = Driver::in_memory(&self.inner.controller).with_gate(wire.gate());
+        let socket = self.inner.driver.serve_controller(wire.deposed());
+        let driver = Driver::in_memory(&socket).with_gate(wire.gate());
         match &self.inner.turns {
             Some(turns) => driver.with_turns(turns.clone()),
             None => driver,

@@ -125,7 +125,13 @@ const FAULTS: [(&[&str], Strikes); 6] = [
 #[test]
 fn a_volume_follows_its_pod_whatever_goes_wrong() {
     for (tolerated, strikes) in FAULTS {
-        sweep(&moves().tolerating(tolerated), SEED, strikes, SOME).must_hold();
+        sweep(
+            &moves().tolerating_of_deposed(tolerated),
+            SEED,
+            strikes,
+            SOME,
+        )
+        .must_hold();
     }
 }
 
@@ -133,7 +139,7 @@ fn a_volume_follows_its_pod_whatever_goes_wrong() {
 fn a_volume_leaves_a_dark_node_whatever_goes_wrong() {
     for (tolerated, strikes) in FAULTS {
         sweep(
-            &dark().tolerating(tolerated),
+            &dark().tolerating_of_deposed(tolerated),
             SEED,
             strikes,
             Extent::Sample(2),
@@ -146,7 +152,7 @@ fn a_volume_leaves_a_dark_node_whatever_goes_wrong() {
 fn a_volume_leaves_a_deleted_node_whatever_goes_wrong() {
     for (tolerated, strikes) in FAULTS {
         sweep(
-            &deleted().tolerating(tolerated),
+            &deleted().tolerating_of_deposed(tolerated),
             SEED,
             strikes,
             Extent::Sample(2),
@@ -181,7 +187,7 @@ fn made_anew() -> Scenario {
 fn a_node_that_is_made_anew_says_again_what_it_uses() {
     for (tolerated, strikes) in FAULTS {
         sweep(
-            &made_anew().tolerating(tolerated),
+            &made_anew().tolerating_of_deposed(tolerated),
             SEED,
             strikes,
             Extent::Sample(2),
@@ -194,7 +200,7 @@ fn a_node_that_is_made_anew_says_again_what_it_uses() {
 fn one_name_may_live_three_times_whatever_goes_wrong() {
     for (tolerated, strikes) in FAULTS {
         sweep(
-            &again().tolerating(tolerated),
+            &again().tolerating_of_deposed(tolerated),
             SEED,
             strikes,
             Extent::Sample(2),

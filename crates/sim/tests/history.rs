@@ -233,7 +233,7 @@ fn attributes_that_a_deposed_resizer_set_late_are_changed_back() {
             user.until_modified("data", "silver").await
         })
     })
-    .tolerating(&["I14"]);
+    .tolerating_of_deposed(&["I14"]);
     let calm = run(&changing, &Plan::calm(), SEED);
     must_be(&calm, &calm.end);
     assert!(

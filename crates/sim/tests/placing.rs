@@ -188,7 +188,7 @@ fn each(strikes: Strikes) {
 fn each_tolerating(tolerated: &'static [&'static str], strikes: Strikes) {
     let mut wrong = Vec::new();
     for scenario in [all_or_none(), one_room(), second_thoughts()] {
-        let scenario = scenario.tolerating(tolerated);
+        let scenario = scenario.tolerating_of_deposed(tolerated);
         let sweep = sweep(&scenario, SEED, strikes, SOME);
         println!("{}: {} runs", sweep.reference.replay, sweep.runs);
         wrong.extend(sweep.wrong());

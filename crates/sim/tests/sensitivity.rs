@@ -6,7 +6,7 @@ use orlop_csi::{Driver, Method, proto};
 use orlop_model::{Claim, Kind as _, Meta, ReclaimPolicy, Volume, well_known};
 use orlop_runtime::{Backoff, Outcome, Preconditions, Process, Queue, work};
 use orlop_sim::driver::{self, Trouble};
-use orlop_sim::faults::Plan;
+use orlop_sim::faults::{Fault, Member, Phase, Plan};
 use orlop_sim::run::{Extent, Report, Scenario, run, sweep};
 use orlop_sim::strikes::crashes_at_effects;
 
@@ -55,6 +55,21 @@ fn a_driver_that_never_deletes_leaves_the_user_waiting() {
         "it shows where: {}",
         report.end
     );
+}
+
+#[test]
+fn what_is_forgiven_of_who_was_deposed_is_found_of_everybody_else() {
+    let scenario = story().provisioner(careless);
+    let scenario = scenario.tolerating_of_deposed(&["I14"]);
+    let calm = run(&scenario, &Plan::calm(), SEED);
+    assert!(rules(&calm).contains(&"I14"), "{:?}", calm.breaches);
+    let mut calls = calm.calls[&Member::Provisioner].iter();
+    let create = calls.find(|call| call.what.starts_with("CreateVolume"));
+    let fault = Fault::Deposed(Phase::Before);
+    let plan = Plan::one(Member::Provisioner, create.unwrap().number, fault);
+    // Its successor comes while its call is held up.
+    let report = run(&scenario, &plan, SEED);
+    assert!(rules(&report).contains(&"I14"), "{}", report.trace);
 }
 
 #[test]

@@ -94,7 +94,10 @@ fn every_operation_survives_a_leader_that_does_not_know_it_is_none() {
     // Nobody can be stopped between their last look and their call: what the old one makes
     // of what is gone by then, or while its record goes, it or its successor must undo. It may also
     // ask for a copy of what is gone: the driver says no, and nothing is made.
-    let all = all().map(|operation| operation.tolerating(&["I05", "I12", "I14"]));
+    let all = all().map(|operation| {
+        let operation = operation.tolerating(&["I05"]);
+        operation.tolerating_of_deposed(&["I12", "I14"])
+    });
     each(all, strikes::successions, 1);
 }
 
