@@ -18,7 +18,7 @@ use super::record::{Place, State};
 use super::waiting::{self, Failed, Wait};
 use super::{Pods, later, until};
 use crate::layout::{Layout, PodUid};
-use crate::plugins::mounted::{self, Wanted};
+use crate::plugins::mounted::{self, Stands, Wanted};
 use crate::plugins::{
     self, Doing, FlexError, FlexVolume, Freshness, Local, Shown, Source, VolumeError,
 };
@@ -616,7 +616,8 @@ impl Pods {
             let work = move || mounted::local_device(&source);
             return Ok(for_pods.run(uid, "look at a local device", work).await??);
         }
-        let work = move || mounted::local(&layout, &pod_uid, &source, &wanted);
+        let stands = Stands::at(volume);
+        let work = move || mounted::local(&layout, &pod_uid, (&source, stands), &wanted);
         let path = for_pods.run(uid, "mount a local volume", work).await??;
         let context = pod.spec.security_context.as_ref();
         let group = context.and_then(|context| u32::try_from(context.fs_group?).ok());

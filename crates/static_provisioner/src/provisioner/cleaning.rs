@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use orlop_host::{place::is_plain_name, scrub::Go};
+use orlop_host::scrub::Go;
 use orlop_model::{Claim, Key, Kind, Volume, well_known};
 use orlop_runtime::{ApiError, EventType, Outcome, Patch};
 use serde_json::json;
@@ -20,7 +20,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::{Provisioner, SOON, blocking};
+use super::{Provisioner, SOON, absent, blocking, path_of};
 use crate::{
     clean::{self, CleanError, Cleaned, Job, Taken},
     config::BlockCleaner,
@@ -128,17 +128,10 @@ impl Provisioner {
             .classes
             .get(class)
             .ok_or_else(|| format!("Unknown storage class name {class}"))?;
-        let path = volume.spec.local.as_ref().map(|local| &local.path);
-        let path = Path::new(path.map_or("", String::as_str));
-        let file = path.strip_prefix(&config.host_dir).ok();
-        // Right in the folder, as it was found: a volume made by hand may say anything.
-        let file = file.filter(|file| is_plain_name(file.as_os_str()));
-        let file = file.ok_or_else(|| {
+        let file = absent::file_in(&config.host_dir, volume).ok_or_else(|| {
+            let path = path_of(volume).pop().unwrap_or_default();
             let folder = config.host_dir.display();
-            format!(
-                "{} is not in the folder {folder} of class {class}",
-                path.display()
-            )
+            format!("{path} is not in the folder {folder} of class {class}")
         })?;
         Ok((config.mount_dir.join(file), config.cleaner.clone()))
     }
