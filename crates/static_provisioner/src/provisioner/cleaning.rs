@@ -2,7 +2,7 @@
 
 use std::{
     error::Error,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
