@@ -140,6 +140,15 @@ pub fn news(claim: &Claim, because: &Because, survey: &Survey) -> Option<News> {
     })
 }
 
+/// The volumes that a person is told of by name.
+pub fn named(news: &News, survey: &Survey) -> BTreeSet<String> {
+    let surveyed = survey.largest.iter().chain(&survey.released);
+    let names = surveyed.map(|volume| &volume.metadata.name);
+    let names = names.chain(&survey.meant);
+    let named = names.filter(|name| news.message.contains(&format!("\"{name}\"")));
+    named.cloned().collect()
+}
+
 fn with_offer(message: String, claim: &Claim, survey: &Survey) -> String {
     match offer(claim, survey) {
         Some(offer) => format!("{message}; {offer}"),

@@ -18,6 +18,7 @@ use super::{
     COMPONENT, Config, News,
     courtesy::Courtesy,
     index,
+    mentions::{self, Mentions},
     metrics::BinderMetrics,
     recycle,
     write::{Half, Write},
@@ -69,6 +70,7 @@ struct Binder {
     /// Volumes that a turn under way is reserving. Only spares another turn the conflict.
     promised: Arc<Mutex<BTreeSet<String>>>,
     courtesy: Arc<Courtesy>,
+    mentions: Arc<Mentions>,
     recyclings: Arc<Recyclings>,
 }
 
@@ -105,6 +107,7 @@ impl Binder {
             pods_by_claim: pods.index(pod::BY_CLAIM, pod::claims_used),
             promised: Arc::default(),
             courtesy: Arc::default(),
+            mentions: Arc::default(),
             recyclings: Arc::default(),
             claims,
             volumes,
@@ -186,6 +189,7 @@ impl Binder {
             }
             Change::Deleted(_) => {
                 self.courtesy.over(&claim.key());
+                self.mentions.over(&claim.key());
                 self.metrics.claim_gone(&claim.key());
             }
         }
@@ -207,6 +211,15 @@ impl Binder {
         }
         for claim in self.claims_by_volume.get(name) {
             self.queue.add(Item::Claim(claim.key()));
+        }
+        let same = match change {
+            Change::Applied { old, new } => old.is_some_and(|old| !mentions::is_another(old, new)),
+            Change::Deleted(_) => false,
+        };
+        if !same {
+            for claim in self.mentions.of(name) {
+                self.queue.add(Item::Claim(claim));
+            }
         }
         if let Change::Applied { old, .. } = change {
             if let (None, Some(csi)) = (old, &volume.spec.csi) {

@@ -44,6 +44,7 @@ impl Binder {
     pub(super) async fn claim_turn(&self, key: &Key) -> Result<Outcome, ApiError> {
         let Some(claim) = self.claims.get(key) else {
             self.courtesy.over(key);
+            self.mentions.over(key);
             return Ok(Outcome::Done);
         };
         let named = self.volumes.named(&claim.spec.volume_name);
@@ -68,7 +69,10 @@ impl Binder {
                 true => self.survey(&view),
                 false => Survey::default(),
             };
-            if let Some(news) = explain::news(&view.claim, &decision.because, &survey) {
+            let news = explain::news(&view.claim, &decision.because, &survey);
+            let named = news.as_ref().map(|news| explain::named(news, &survey));
+            self.mentions.told(key, named.unwrap_or_default());
+            if let Some(news) = news {
                 self.say(&*view.claim, &news);
                 outcome = Outcome::After(REMINDER);
             }
