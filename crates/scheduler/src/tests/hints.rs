@@ -235,3 +235,16 @@ fn a_volume_that_is_reserved_in_vain_is_told_on_the_pod() {
         "volume \"mine\" is reserved for claim \"data\", and no node of this cluster can reach it."
     );
 }
+
+#[test]
+fn a_volume_that_would_fit_but_is_being_deleted_is_told() {
+    let mut going = (*free("going", "2Gi", "n2")).clone();
+    going.metadata.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
+    let told = |more: Vec<Arc<Volume>>| {
+        let all = [vec![Arc::new(going.clone())], more].concat();
+        notes(vec![by_hand("data", "2Gi", all)], |_| {})
+    };
+    let expected = "claim \"data\": volume \"going\" would fit, but is being deleted.";
+    assert_eq!(told(Vec::new()), expected);
+    assert_eq!(told(vec![free("small", "1Gi", "n2")]), expected);
+}
