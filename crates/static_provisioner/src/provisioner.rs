@@ -27,9 +27,11 @@ use crate::{
 
 mod absent;
 mod cleaning;
+mod keeping;
 mod told;
 mod watching;
 
+use keeping::Keeping;
 use told::Wrongs;
 
 /// How many volumes are worked on at once, cleaning apart.
@@ -105,6 +107,7 @@ struct Provisioner {
     silence: Duration,
     metrics: Metrics,
     ready: Readiness,
+    keeping: Arc<Keeping>,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -162,6 +165,7 @@ pub(crate) fn start_with(process: &Process, settings: Settings, silence: Duratio
         silence,
         metrics: Metrics::register(&mut process.metrics.registry()),
         ready: ready.clone(),
+        keeping: Arc::default(),
         shared: Arc::new(Mutex::new(Shared {
             config,
             me: None,
@@ -298,6 +302,10 @@ impl Provisioner {
                     continue;
                 }
             };
+            if let Err(wrong) = self.keep(&me, class).await {
+                wrongs.add(wrong);
+                continue;
+            }
             let taken = self.taken(&me, found.iter().map(|f| class.host_dir.join(&f.file)));
             let facts = Facts {
                 config: &config,
