@@ -114,6 +114,8 @@ struct Provisioner {
 /// What changes while we run.
 struct Shared {
     config: Config,
+    /// Why what it says now can't be used, and an older one stands.
+    unreadable: Option<String>,
     me: Option<Me>,
     /// Volumes whose disks could not be cleaned: a mount may change that.
     stuck: BTreeSet<String>,
@@ -168,6 +170,7 @@ pub(crate) fn start_with(process: &Process, settings: Settings, silence: Duratio
         keeping: Arc::default(),
         shared: Arc::new(Mutex::new(Shared {
             config,
+            unreadable: None,
             me: None,
             stuck: BTreeSet::new(),
             told: Wrongs::default(),
@@ -280,6 +283,7 @@ impl Provisioner {
             return Ok(Outcome::Retry);
         };
         let mut wrongs = Wrongs::default();
+        self.tell_config(&config, &mut wrongs);
         let mut bytes = BTreeMap::from([("Block", 0), ("Filesystem", 0)]);
         for (name, class) in &config.classes {
             self.look_after_volumes(&me, (name, class), &mut wrongs)
@@ -463,4 +467,15 @@ async fn blocking<T: Send + 'static>(
         Ok(result) => result,
         Err(error) => Err(std::io::Error::other(error)),
     }
+}
+
+/// An error and its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
 }

@@ -1,7 +1,6 @@
 //! One volume's cleaning: asked for live, carried out aside, its progress kept on the volume.
 
 use std::{
-    error::Error,
     path::PathBuf,
     sync::{
         Arc,
@@ -20,7 +19,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::{Provisioner, SOON, absent, blocking, path_of};
+use super::{Provisioner, SOON, absent, blocking, chain, path_of};
 use crate::{
     clean::{self, CleanError, Cleaned, Job, Taken},
     config::BlockCleaner,
@@ -249,15 +248,4 @@ impl Provisioner {
 fn claim_uid(volume: &Volume) -> String {
     let owner = volume.spec.claim_ref.as_ref();
     owner.map(|owner| owner.uid.clone()).unwrap_or_default()
-}
-
-/// An error and its causes.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

@@ -6,6 +6,7 @@ use orlop_model::{Kind, Node, ObjectRef, Volume};
 use orlop_runtime::{EventType, Outcome};
 
 use super::Provisioner;
+use crate::config::Config;
 
 /// What is wrong, and the volumes that it is told of besides the node.
 #[derive(Debug, Default)]
@@ -24,6 +25,17 @@ impl Wrongs {
 }
 
 impl Provisioner {
+    pub(super) fn tell_config(&self, config: &Config, wrongs: &mut Wrongs) {
+        for (class, what) in &config.unusable {
+            wrongs.add(format!("storageClassMap: {class}: {what}"));
+        }
+        if let Some(why) = &self.shared().unreadable {
+            wrongs.add(format!(
+                "the configuration can't be used, and the last one stays: {why}"
+            ));
+        }
+    }
+
     pub(super) fn told(&self, node: &Node, wrongs: Wrongs) -> Outcome {
         let mut shared = self.shared();
         let warning = EventType::Warning;

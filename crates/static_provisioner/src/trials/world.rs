@@ -14,6 +14,7 @@ use orlop_trials::Strikes;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+mod configured;
 mod shared;
 mod unmounted;
 
