@@ -255,7 +255,8 @@ fn decide_done(view: &View) -> Decision {
         Some(volume) => match &volume.spec.claim_ref {
             // Also for a claim that was lost: a volume that was deleted may be put back.
             None => return bind(claim, volume),
-            Some(owner) if owner.uid == claim.metadata.uid => return bind(claim, volume),
+            // Put back by a person, it may name the claim without its uid.
+            Some(_) if volume.is_reserved_for(claim) => return bind(claim, volume),
             Some(_) => Because::Misbound,
         },
     };

@@ -303,6 +303,25 @@ fn a_bound_claim_whose_volume_forgot_it_is_bound_again() {
     assert_eq!(claim::decide(&v).steps, WHOLE_BIND[..2]);
 }
 
+#[test]
+fn a_lost_claim_is_bound_again_to_a_volume_that_names_it_without_its_uid() {
+    let (mut claim, mut volume) = bound("data", "vol");
+    claim.status.phase = Some(ClaimPhase::Lost);
+    volume.status.phase = Some(VolumePhase::Available);
+    volume.spec.claim_ref.as_mut().unwrap().uid.clear();
+    let mut v = view(claim);
+    v.named = shared(volume.clone());
+    let expected = [
+        Step::ReserveVolume,
+        Step::MarkVolumeBound,
+        Step::MarkClaimBound,
+    ];
+    assert_eq!(claim::decide(&v).steps, expected);
+    volume.spec.claim_ref.as_mut().unwrap().name = "other".into();
+    v.named = shared(volume);
+    assert_eq!(claim::decide(&v).because, Because::Lost);
+}
+
 fn look(volume: Volume, owner: Option<Claim>, evidence: Evidence) -> volume::Decision {
     volume::decide(&volume::View {
         volume: Arc::new(volume),
