@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use orlop_model::{
-    Claim, Kind, ReclaimPolicy, Volume, matching,
+    Claim, Kind, ReclaimPolicy, Volume, VolumePhase, matching,
     selector::{LabelSelector, Requirement},
 };
 
@@ -296,11 +296,13 @@ fn did_you_mean(name: Option<&str>) -> Option<String> {
 
 /// Whose a volume is that the claim names in vain.
 fn owner_words(claim: &Claim, owner: &str, volume: Option<&Volume>) -> String {
-    if *owner != claim.key().to_string() {
-        return owner.to_owned();
-    }
-    // Another of that name can't be there at the same time.
-    let former = format!("an earlier claim {owner} that is gone");
+    let released = volume.is_some_and(|v| v.phase() == VolumePhase::Released);
+    let former = match *owner == claim.key().to_string() {
+        // Another of that name can't be there at the same time.
+        true => format!("an earlier claim {owner} that is gone"),
+        false if released => format!("the claim {owner} that is gone"),
+        false => return owner.to_owned(),
+    };
     match volume.map(Volume::reclaim_policy) {
         Some(ReclaimPolicy::Delete) => {
             format!("{former}; its reclaim policy is Delete, so it will be deleted")

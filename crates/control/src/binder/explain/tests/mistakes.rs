@@ -61,7 +61,21 @@ fn a_volume_of_an_earlier_claim_of_the_same_name_is_not_told_to_belong_to_the_cl
     );
     assert!(said(&owner, ReclaimPolicy::Delete).ends_with("so it will be deleted."));
     assert!(said(&owner, ReclaimPolicy::Recycle).ends_with("scrubbed and offered again."));
-    assert_eq!(said("ns/other", ReclaimPolicy::Retain), "ns/other.");
+    assert_eq!(
+        said("ns/other", ReclaimPolicy::Retain),
+        "the claim ns/other that is gone; remove the volume's spec.claimRef to offer it again."
+    );
+    let (_, taken) = bound("other", "vol");
+    let survey = Survey {
+        named: Some(Arc::new(taken)),
+        ..Survey::default()
+    };
+    let because = Because::Taken {
+        volume: "vol".into(),
+        owner: "ns/other".into(),
+    };
+    let (_, message) = told(&claim, &because, &survey);
+    assert!(message.ends_with("It belongs to ns/other."), "{message}");
 }
 
 #[test]
