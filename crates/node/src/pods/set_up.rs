@@ -167,10 +167,16 @@ impl Pods {
                         SetUpError::OutOfReach { volume, .. } => format!(
                             "MountVolume.NodeAffinity check failed for volume {volume:?} : {error}"
                         ),
-                        error => format!(
-                            "MountVolume.SetUp failed for volume {name:?} : {}",
-                            chain(error)
-                        ),
+                        error => {
+                            // As the kubelet calls it once it knows the claim's volume.
+                            let bound = match error.is_unprocessed() {
+                                true => None,
+                                false => self.bound_name(pod, name),
+                            };
+                            let called = bound.as_ref().unwrap_or(name);
+                            let why = chain(error);
+                            format!("MountVolume.SetUp failed for volume {called:?} : {why}")
+                        }
                     };
                     self.trouble(uid, pod, "FailedMount", message);
                     failed.push(Failed {
@@ -450,6 +456,13 @@ impl Pods {
                 };
             }
         }
+    }
+
+    /// The name of the volume behind a pod's claim, if the pod's volume is one.
+    fn bound_name(&self, pod: &Pod, name: &str) -> Option<String> {
+        let mut claims = pod.claims();
+        let (_, key) = claims.find(|(volume, _)| volume.name == *name)?;
+        self.parts.volumes.likely_volume(&key)
     }
 
     /// The volume behind a pod's claim, read from the API server and not from a cache:

@@ -131,6 +131,8 @@ pub(crate) async fn a_local_disk_is_formatted_if_it_is_empty_and_mounted_once() 
     )
     .await;
     event(&world, "FailedMount", "folder/none").await;
+    let named = "MountVolume.SetUp failed for volume \"none\"";
+    event(&world, "FailedMount", named).await;
     event(&world, "FailedMount", "the volume's disk is missing").await;
     event(
         &world,
