@@ -10,7 +10,7 @@ use orlop_model::{
     selector::{LabelSelector, Requirement},
 };
 
-use super::{News, claim::Because, spelling};
+use super::{News, claim::Because, recycle, spelling};
 
 /// What there would be. Only its largest volume stands for a shelf, so that a survey costs the
 /// same however many volumes there are.
@@ -47,6 +47,7 @@ impl Because {
             | Self::DefaultClass
             | Self::NoConsumer { .. }
             | Self::Provisioning(_)
+            | Self::BeingEmptied(_)
             | Self::LostReference
             | Self::LostVolume
             | Self::Misbound
@@ -118,6 +119,14 @@ pub fn news(claim: &Claim, because: &Because, survey: &Survey) -> Option<News> {
             format!(
                 "volume \"{volume}\" already bound to a different claim. It belongs to {}.",
                 owner_words(claim, owner, survey.named.as_deref())
+            ),
+        ),
+        Because::BeingEmptied(volume) => News::warning(
+            "FailedBinding",
+            format!(
+                "volume \"{volume}\" is still being scrubbed by pod {}; the claim is bound once \
+                 that has ended",
+                recycle::pod_key(volume)
             ),
         ),
         Because::LostReference => News::warning(

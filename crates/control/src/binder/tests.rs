@@ -27,9 +27,21 @@ fn view(claim: Claim) -> claim::View {
         candidates: Vec::new(),
         class: None,
         default_class: None,
+        emptied: Vec::new(),
         unplaced_pods: Vec::new(),
         evidence: Evidence::Cached,
     }
+}
+
+#[test]
+fn no_claim_gets_a_volume_that_is_still_being_emptied() {
+    let mut view = view(a_claim("data", ""));
+    view.candidates = vec![Arc::new(a_volume("vol", ""))];
+    assert_eq!(claim::decide(&view).because, Because::Fits);
+    view.emptied = vec!["vol".to_owned()];
+    let decision = claim::decide(&view);
+    assert_eq!(decision.because, Because::BeingEmptied("vol".into()));
+    assert!(!decision.steps.contains(&Step::ReserveVolume));
 }
 
 fn shared<K>(object: K) -> Option<Arc<K>> {
@@ -527,6 +539,7 @@ impl World {
             candidates: self.volumes.values().cloned().map(Arc::new).collect(),
             class: self.class_of(&claim),
             default_class: None,
+            emptied: Vec::new(),
             unplaced_pods: Vec::new(),
             evidence: Evidence::Live,
             claim: Arc::new(claim),

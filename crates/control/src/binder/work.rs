@@ -150,6 +150,7 @@ impl Binder {
         let pod = change.object();
         if let Some(volume) = recycle::volume_of(pod) {
             self.queue.add(Item::Volume(volume.to_owned()));
+            self.wake_claims_of(volume);
         }
         let new = matches!(change, Change::Applied { old: None, .. });
         let over = matches!(change, Change::Deleted(_)) || pod.is_finished();
@@ -162,6 +163,13 @@ impl Binder {
             if over {
                 self.wake_recycling(&key);
             }
+        }
+    }
+
+    /// Wakes the claims that name a volume.
+    fn wake_claims_of(&self, volume: &str) {
+        for claim in self.claims_by_volume.get(volume) {
+            self.queue.add(Item::Claim(claim.key()));
         }
     }
 
@@ -209,9 +217,7 @@ impl Binder {
         if let Some(owner) = &volume.spec.claim_ref {
             self.queue.add(Item::Claim(owner.key()));
         }
-        for claim in self.claims_by_volume.get(name) {
-            self.queue.add(Item::Claim(claim.key()));
-        }
+        self.wake_claims_of(name);
         let same = match change {
             Change::Applied { old, new } => old.is_some_and(|old| !mentions::is_another(old, new)),
             Change::Deleted(_) => false,
@@ -231,6 +237,8 @@ impl Binder {
             }
         } else {
             self.recyclings.forget(name);
+            // A pod that scrubs it goes, too.
+            self.queue.add(Item::Volume(name.clone()));
         }
         self.metrics.volume_changed(change);
     }

@@ -8,7 +8,8 @@ fn released() -> Volume {
         path: "/srv/vol".into(),
         type_: None,
     });
-    volume.status.phase = Some(orlop_model::VolumePhase::Released);
+    volume.spec.persistent_volume_reclaim_policy = Some(ReclaimPolicy::Recycle);
+    volume.status.phase = Some(VolumePhase::Released);
     volume
 }
 
@@ -88,6 +89,41 @@ fn a_pod_is_placed_only_once_it_is_on_record() {
     assert!(is_stray(&gated, Some(&released())));
     assert!(!is_stray(&gated, Some(&recorded("u1"))));
     assert!(!is_stray(&pod("u1", "Running"), None), "somebody else's");
+}
+
+/// The recycler's pod, at work.
+fn scrubbing() -> Pod {
+    let mut pod = pod("u1", "Running");
+    let annotations = &mut pod.metadata.annotations;
+    annotations.insert(well_known::RECYCLER.into(), "vol".into());
+    pod
+}
+
+#[test]
+fn a_pod_at_a_volume_that_was_taken_back_goes_first() {
+    let made: Pod = object(scrubber(&released(), &Config::default()).unwrap());
+    assert!(is_ours(&made) && !is_at_work(&made), "nobody has placed it");
+    let pod = scrubbing();
+    assert!(is_at_work(&pod));
+    assert!(!is_stray(&pod, Some(&recorded("u1"))), "it is wanted");
+    let mut freed = recorded("u1");
+    freed.spec.claim_ref = None;
+    let mut kept = recorded("u1");
+    kept.spec.persistent_volume_reclaim_policy = Some(ReclaimPolicy::Retain);
+    let mut taken = recorded("u1");
+    taken.status.phase = Some(VolumePhase::Bound);
+    for volume in [Some(&freed), Some(&kept), Some(&taken), None] {
+        assert!(is_stray(&pod, volume), "{volume:?}");
+    }
+    assert!(may_be_emptied(&freed, None), "its record is there");
+    assert!(
+        may_be_emptied(&released(), Some(&pod)),
+        "made anew under its name"
+    );
+    let mut ended = scrubbing();
+    ended.status.phase = Some(PodPhase::Succeeded);
+    assert!(!may_be_emptied(&released(), Some(&ended)));
+    assert!(!may_be_emptied(&released(), None));
 }
 
 #[test]

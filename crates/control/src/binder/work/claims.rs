@@ -206,6 +206,9 @@ impl Binder {
             let waiting = pods.iter().filter(|p| !p.is_placed() && !p.is_finished());
             unplaced_pods = waiting.map(|p| p.metadata.name.clone()).collect();
         }
+        let all = named.iter().chain(&candidates);
+        let emptied = all.filter(|volume| self.may_be_emptied(volume));
+        let emptied = emptied.map(|volume| volume.metadata.name.clone()).collect();
         let defaults = self.default_classes.get("");
         let default = class::default_class(defaults.iter().map(|c| &**c));
         let default_name = default.map(|c| c.metadata.name.clone());
@@ -214,6 +217,7 @@ impl Binder {
             candidates,
             class,
             default_class: default_name.and_then(|name| self.classes.named(&name)),
+            emptied,
             unplaced_pods,
             evidence,
             claim,

@@ -41,6 +41,11 @@ impl Binder {
         }
         self.metrics
             .volume_turn(&view.volume, &decision, &self.classes);
+        let recycle = decision.steps.contains(&volume::Step::Recycle);
+        if !recycle && self.may_be_emptied(&view.volume) {
+            self.end_scrubbing(&view.volume).await?;
+            return Ok(Outcome::Done);
+        }
         let mut outcome = Outcome::Done;
         for step in &decision.steps {
             if let volume::Step::MarkFailed(news) = step {
