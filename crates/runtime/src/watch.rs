@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use futures::StreamExt;
 use http_body_util::BodyExt;
-use orlop_model::{Key, Meta};
+use orlop_model::{Key, Kind, Meta};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep};
@@ -17,6 +17,7 @@ use tracing::{debug, warn};
 
 use crate::{
     backoff::Backoff,
+    cache::Cache,
     cluster::{Cluster, Collection, Status},
     error::{ApiError, Refusal},
 };
@@ -56,6 +57,52 @@ pub(crate) async fn reflect(
         mirror: &mirror,
     };
     reflection.run().await;
+}
+
+impl Cluster {
+    /// Takes into a cache what there is now, ahead of its watch. What can't be read is skipped, as the watch
+    /// does.
+    ///
+    /// # Errors
+    /// The list could not be read.
+    pub async fn catch_up<K: Kind>(&self, cache: &Cache<K>) -> Result<(), ApiError> {
+        let from = Collection::of::<K>(None);
+        let (items, _) = all(self, &from, "").await?;
+        for item in items {
+            let json = item.get().as_bytes();
+            match K::decode(json) {
+                Ok(object) => cache.absorb(object),
+                Err(error) => skipped(&from, json, &error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Everything, page by page, and the version that it is of.
+async fn all(
+    cluster: &Cluster,
+    from: &Collection,
+    selector: &str,
+) -> Result<(Vec<Box<RawValue>>, String), ApiError> {
+    let mut items = Vec::new();
+    let mut token = String::new();
+    loop {
+        let query = format!("limit={PAGE}{token}{selector}");
+        let page = cluster.page(from, &query).await?;
+        items.extend(page.items);
+        if page.metadata.next.is_empty() {
+            return Ok((items, page.metadata.resource_version));
+        }
+        token = format!("&continue={}", page.metadata.next);
+    }
+}
+
+/// One object that we can't read must neither hide the others nor stop anything.
+fn skipped(from: &Collection, json: &[u8], error: &serde_json::Error) {
+    let name = serde_json::from_slice::<Named>(json).map(|n| n.metadata.key());
+    let name = name.map_or_else(|_| "?".to_owned(), |key| key.to_string());
+    warn!(kind = from.kind, name, %error, "skipping an object that can't be read");
 }
 
 struct Reflection<'a> {
@@ -117,29 +164,12 @@ impl Reflection<'_> {
 
     /// Reads everything, page by page, and tells the version that it is of.
     async fn list(&self) -> Result<String, ApiError> {
-        let mut items = Vec::new();
-        let mut token = String::new();
-        loop {
-            let query = format!("limit={PAGE}{token}{}", self.selector);
-            let page = self.cluster.page(&self.from, &query).await?;
-            items.extend(page.items);
-            if page.metadata.next.is_empty() {
-                let version = page.metadata.resource_version;
-                let unreadable = self.mirror.replace(&items, version.parse().unwrap_or(0));
-                for (index, error) in unreadable {
-                    self.skipped(items[index].get().as_bytes(), &error);
-                }
-                return Ok(version);
-            }
-            token = format!("&continue={}", page.metadata.next);
+        let (items, version) = all(&self.cluster, &self.from, &self.selector).await?;
+        let unreadable = self.mirror.replace(&items, version.parse().unwrap_or(0));
+        for (index, error) in unreadable {
+            skipped(&self.from, items[index].get().as_bytes(), &error);
         }
-    }
-
-    /// One object that we can't read must neither hide the others nor stop the loop.
-    fn skipped(&self, json: &[u8], error: &serde_json::Error) {
-        let name = serde_json::from_slice::<Named>(json).map(|n| n.metadata.key());
-        let name = name.map_or_else(|_| "?".to_owned(), |key| key.to_string());
-        warn!(kind = self.from.kind, name, %error, "skipping an object that can't be read");
+        Ok(version)
     }
 
     /// Applies events until the watch ends.
@@ -201,7 +231,7 @@ impl Reflection<'_> {
                     *at = version;
                     return Ok(());
                 }
-                Err(error) => self.skipped(object, &error),
+                Err(error) => skipped(&self.from, object, &error),
             }
         }
         let Ok(named) = serde_json::from_slice::<Named>(object) else {

@@ -57,7 +57,8 @@ pub fn listed_name(attachment: &VolumeAttachment, node: Option<&Node>) -> Option
 /// Whether an attachment was named after some storage.
 pub fn is_named_after(attachment: &VolumeAttachment, unique_name: &str) -> bool {
     let node = &attachment.spec.node_name;
-    parts(unique_name).is_some_and(|(driver, handle)| {
+    let parts = parts(unique_name).filter(|(driver, _)| *driver == attachment.spec.attacher);
+    parts.is_some_and(|(driver, handle)| {
         attachment.metadata.name == attachment_name(driver, handle, node)
     })
 }

@@ -85,24 +85,27 @@ pub fn decide_volume(view: &VolumeView) -> Vec<(String, Verdict)> {
         .collect();
     let mut verdicts = Vec::new();
     for node in nodes {
-        // Of one that somebody else made the node isn't told: it takes one of ours as well.
-        let mut here = view.attachments.iter();
-        let mine = here.find(|a| a.spec.node_name == *node && is_told_of(a));
+        let here = view.attachments.iter();
+        let here = here.filter(|a| a.spec.node_name == *node);
+        let (leaving, staying): (Vec<_>, Vec<_>) = here.partition(|a| a.metadata.is_deleting());
+        // Of one that somebody else made the node isn't told: it takes one of ours as well. But whoever's is
+        // being detached, ours would go with it.
+        let mine = staying.into_iter().find(|a| is_told_of(a));
         let others: Vec<&str> = holders.iter().copied().filter(|h| h != node).collect();
-        let verdict = match (mine, view.rooms.get(node)) {
-            (Some(a), _) if a.metadata.is_deleting() => Verdict::Leaving {
-                trouble: trouble(a),
-            },
-            (Some(a), _) => match (&a.status.attach_error, a.status.attached) {
+        let verdict = match (mine, leaving.first(), view.rooms.get(node)) {
+            (Some(a), _, _) => match (&a.status.attach_error, a.status.attached) {
                 (Some(error), false) => Verdict::Refused(error.message.clone()),
                 _ => Verdict::Held,
             },
-            (None, _) if view.exclusive && !others.is_empty() => {
+            (None, Some(leaving), _) => Verdict::Leaving {
+                trouble: trouble(leaving),
+            },
+            (None, None, _) if view.exclusive && !others.is_empty() => {
                 Verdict::Elsewhere(elsewhere(view, &others))
             }
-            (None, Some(Room::Full(limit))) => Verdict::Full(*limit),
-            (None, Some(Room::NoDriver)) => Verdict::NoDriver,
-            (None, Some(Room::Free) | None) => {
+            (None, None, Some(Room::Full(limit))) => Verdict::Full(*limit),
+            (None, None, Some(Room::NoDriver)) => Verdict::NoDriver,
+            (None, None, Some(Room::Free) | None) => {
                 holders.insert(node);
                 Verdict::Attach
             }

@@ -1,7 +1,7 @@
 //! FlexVolume: volumes whose drivers are programs where this role runs.
 //!
 //! What a CSI driver's attacher is elsewhere, attach-detach is here itself: it asks for an attachment
-//! as for any other volume, holds it by a finalizer, calls the driver, and tells of the device on the
+//! as for any other volume, held by a finalizer, calls the driver, and tells of the device on the
 //! attachment. So a volume is on record before its driver is called and until it has let go of it,
 //! also if its node is deleted meanwhile. The record names driver and volume, which is all that
 //! detaching needs; what a driver is told besides is read from the volume whenever it is called.
@@ -18,7 +18,7 @@ use orlop_model::{
 };
 use sha2::{Digest, Sha256};
 
-use super::desired::Wish;
+use super::{actual, desired::Wish};
 
 /// The longest path of a device, as the kernel takes it.
 pub const LONGEST_DEVICE: usize = 4096;
@@ -83,6 +83,7 @@ fn attachment_name(unique_name: &str, node: &str) -> String {
 }
 
 /// The record that a volume is attached to a node, or may be. `object` is the volume's, if there is one.
+/// It is held from the first: whoever gives it back, it stays until the driver has let go.
 pub fn record(unique_name: &str, node: &str, object: Option<&str>) -> VolumeAttachment {
     let name = attachment_name(unique_name, node);
     let mut made = VolumeAttachment {
@@ -91,6 +92,7 @@ pub fn record(unique_name: &str, node: &str, object: Option<&str>) -> VolumeAtta
     };
     let annotation = (well_known::FLEX_VOLUME.to_owned(), unique_name.to_owned());
     made.metadata.annotations = BTreeMap::from([annotation]);
+    made.metadata.finalizers = vec![well_known::FLEX_ATTACHED.to_owned()];
     well_known::FLEX_ATTACHER.clone_into(&mut made.spec.attacher);
     node.clone_into(&mut made.spec.node_name);
     // An attachment must name a volume. A pod's own has none, so it names one that nobody has.
@@ -142,7 +144,7 @@ pub fn device(attachment: &VolumeAttachment) -> String {
 /// Whether a node attaches such volumes by itself.
 pub fn is_left_alone(node: &Node) -> bool {
     let annotation = node.metadata.annotation(well_known::ATTACHES_FLEX);
-    annotation.is_some_and(|value| value == "true")
+    !actual::is_managed(node) || annotation.is_some_and(|value| value == "true")
 }
 
 /// The volumes that a node was told to have.
@@ -155,6 +157,15 @@ pub fn told(node: &Node) -> impl Iterator<Item = &AttachedVolume> {
 pub fn used(node: &Node) -> impl Iterator<Item = &String> {
     let used = node.status.volumes_in_use.iter();
     used.filter(|name| flex::parts(name).is_some())
+}
+
+/// Those that a node has by its own word: as it was told, or, if it attaches them by itself, as it uses them.
+/// What it was told before it did so is long out of date.
+pub fn on_node(node: &Node) -> Vec<String> {
+    match is_left_alone(node) {
+        true => used(node).cloned().collect(),
+        false => told(node).map(|volume| volume.name.clone()).collect(),
+    }
 }
 
 /// What a driver is told for a pod's wish.
@@ -187,8 +198,6 @@ fn text(options: &BTreeMap<String, String>) -> Option<String> {
 /// What a record's next step is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// To be held, so that it can't go before its driver has let go.
-    Hold,
     /// To call the driver, and tell where the device is.
     Attach,
     /// To call the driver, and let go of the record.
@@ -197,14 +206,16 @@ pub enum Step {
     None,
 }
 
-/// Decides what a record's next step is.
+/// Decides what a record's next step is. For one that isn't held no driver is called: somebody has taken it
+/// out of our hands, and it could go at any moment.
 pub fn step(attachment: &VolumeAttachment) -> Step {
     let meta = &attachment.metadata;
-    let held = meta.has_finalizer(well_known::FLEX_ATTACHED);
-    match (meta.is_deleting(), held, attachment.status.attached) {
-        (true, true, _) => Step::Detach,
-        (true, false, _) | (false, true, true) => Step::None,
-        (false, false, _) => Step::Hold,
-        (false, true, false) => Step::Attach,
+    if !meta.has_finalizer(well_known::FLEX_ATTACHED) {
+        return Step::None;
+    }
+    match (meta.is_deleting(), attachment.status.attached) {
+        (true, _) => Step::Detach,
+        (false, false) => Step::Attach,
+        (false, true) => Step::None,
     }
 }

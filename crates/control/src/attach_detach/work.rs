@@ -24,7 +24,7 @@ use memory::Memory;
 use super::{
     COMPONENT, Config, FORCE_DETACH_AFTER, actual, by_word,
     decide::{NodeView, Standing, decide_node},
-    flex::is_left_alone,
+    flex::{is_left_alone, on_node as flex_on_node},
     metrics::Metrics,
 };
 use crate::{Evidence, turn};
@@ -174,6 +174,9 @@ impl AttachDetach {
         if let Some(unique) = self.known.note_attached(attachment) {
             self.volume_queue.add(unique);
         }
+        if gone {
+            self.known.gone(attachment);
+        }
         self.node_queue.add(node.clone());
     }
 
@@ -220,17 +223,18 @@ impl AttachDetach {
             }
         }
         self.node_queue.add(name.clone());
-        // Whoever waits for a disk that this node had.
+        // Whoever waits for what this node had by its own word.
+        let word = |node: &Node| [by_word::on_node(node), flex_on_node(node)].concat();
         let (gone, now) = match change {
             Change::Applied {
                 old: Some(old),
                 new,
-            } => (by_word::on_node(old), by_word::on_node(new)),
+            } => (word(old), word(new)),
             Change::Applied { old: None, .. } => (Vec::new(), Vec::new()),
-            Change::Deleted(old) => (by_word::on_node(old), Vec::new()),
+            Change::Deleted(old) => (word(old), Vec::new()),
         };
-        for disk in gone.into_iter().filter(|disk| !now.contains(disk)) {
-            self.volume_queue.add(disk);
+        for unique in gone.into_iter().filter(|unique| !now.contains(unique)) {
+            self.volume_queue.add(unique);
         }
         self.flex_used(old.map(|old| &**old), node);
         let taken_over = old.is_none_or(|old| is_ours(old) != is_ours(node));
@@ -250,9 +254,7 @@ impl AttachDetach {
     async fn settle_node(&self, name: &str) -> Result<Outcome, ApiError> {
         self.clear_doubts(name).await?;
         let node = self.known.nodes.named(name);
-        if let Some(node) = node.as_ref().filter(|node| actual::is_managed(node)) {
-            self.adopt(node).await?;
-        }
+        self.adopt(name, node.as_deref()).await?;
         let view = self.node_view(name, node.clone(), Evidence::Cached);
         let decision = decide_node(&view);
         if decision.more_to_come
@@ -264,6 +266,7 @@ impl AttachDetach {
         // the telling is as good as a look afterwards.
         let live = match (&decision.tell, &node) {
             (Some(attached), Some(node)) => {
+                self.memory.keeps(node, attached);
                 let told = Arc::new(self.tell(node, attached).await?);
                 self.memory.told(name, attached, &view.attachments);
                 Some(told)

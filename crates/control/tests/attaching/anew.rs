@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use orlop_control::attach_detach;
 use orlop_model::{Claim, Key, Pod, Volume, VolumeAttachment};
 use orlop_runtime::Patch;
 use serde_json::json;
@@ -50,7 +51,7 @@ async fn what_a_volume_named_before_it_was_made_anew_is_given_back_also_after_a_
     let stage = Stage::set().await;
     made_anew(&stage).await;
     stage.crash();
-    stage.start(orlop_control::attach_detach::Config::default());
+    stage.start(attach_detach::Config::default());
     stage.pod("q", "a", "n1").await;
     stage.until_told("n1", &["a", "other"]).await;
     stage.uses("n1", &["other"]).await;
@@ -63,7 +64,7 @@ async fn storage_whose_old_name_went_to_other_storage_is_on_one_node_at_a_time()
     let stage = Stage::set().await;
     made_anew(&stage).await;
     stage.crash();
-    stage.start(orlop_control::attach_detach::Config::default());
+    stage.start(attach_detach::Config::default());
     // The old storage, by a new name.
     let csi = json!({"driver": DRIVER, "volumeHandle": "h-a"});
     stage.bound("b", json!({"csi": csi})).await;
@@ -97,6 +98,32 @@ async fn an_attachment_of_somebody_else_keeps_no_pod_of_its_own_node_waiting() {
     stage.delete_pod("p").await;
     stage.until_attached(&["a@n1"]).await;
     stage.until_told("n1", &[]).await;
+}
+
+/// The driver would be told to detach what it was just told to attach.
+#[tokio::test(start_paused = true)]
+async fn no_attachment_is_made_beside_one_of_somebody_else_that_is_being_detached() {
+    let stage = Stage::bare(Duration::ZERO).await;
+    stage.start(attach_detach::Config::default());
+    stage.node("n1").await;
+    stage.claim("a").await;
+    by_hand(&stage, "n1").await;
+    let held = Patch::Merge(json!({"metadata": {"finalizers": ["external-attacher/d"]}}));
+    let foreign = Key::cluster("by-hand");
+    let patched = stage.cluster.patch::<VolumeAttachment>(&foreign, &held);
+    patched.await.unwrap();
+    stage.delete::<VolumeAttachment>(&foreign).await;
+    stage.pod("p", "a", "n1").await;
+    stage.an_hour_later().await;
+    stage.until_attached(&["a@n1"]).await;
+    let attachments = stage.cache::<VolumeAttachment>();
+    assert_eq!(attachments.all()[0].metadata.name, "by-hand");
+    // It is detached.
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let patched = stage.cluster.patch::<VolumeAttachment>(&foreign, &free);
+    patched.await.unwrap();
+    stage.play_attacher();
+    stage.until_told("n1", &["a"]).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,19 @@
 //! Disks over iSCSI and Fibre Channel: nobody attaches them, and nodes are told all the same.
 
-use std::time::Duration;
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
+use http::{Request, Response};
+use http_body_util::{Either, Full};
+use kube::client::Body;
 use orlop_control::attach_detach;
 use orlop_model::{Key, Node, VolumeAttachment};
 use orlop_runtime::Patch;
 use serde_json::{Value, json};
+use tower::Service as _;
 
 use crate::stage::Stage;
 
@@ -101,6 +109,36 @@ async fn two_pods_that_want_one_disk_at_once_do_not_both_get_it() {
     stage.until_told("n2", &[]).await;
 }
 
+/// The pod is made anew on its node while that is told that the disk is gone: its kubelet has read the list
+/// before, and mounts. Who waits elsewhere has waited longer, and must wait on.
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_its_node_takes_into_use_at_the_last_moment_goes_nowhere_else() {
+    let request = Duration::from_secs(1);
+    let stage = Stage::bare(request).await;
+    stage.start(attach_detach::Config::default());
+    stage.node("n1").await;
+    stage.node("n2").await;
+    stage.bound("a", iscsi()).await;
+    stage.pod("p", "a", "n1").await;
+    stage.until_told("n1", &[ISCSI]).await;
+    tokio::time::sleep(10 * request).await;
+    stage.pod("q", "a", "n2").await;
+    tokio::time::sleep(10 * request).await;
+    stage.delete_pod("p").await;
+    // The request is on its way.
+    tokio::time::sleep(request / 2).await;
+    stage.pod("p", "a", "n1").await;
+    stage.uses("n1", &[ISCSI]).await;
+    stage.until_told("n1", &[]).await;
+    stage.until_told("n1", &[ISCSI]).await;
+    stage.an_hour_later().await;
+    assert!(stage.told("n2").is_empty(), "{:?}", stage.told("n2"));
+    stage.delete_pod("p").await;
+    stage.uses("n1", &[]).await;
+    stage.until_told("n2", &[ISCSI]).await;
+    stage.until_told("n1", &[]).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_restart_does_not_give_a_disk_to_a_second_node() {
     let stage = stage().await;
@@ -117,6 +155,42 @@ async fn a_restart_does_not_give_a_disk_to_a_second_node() {
     stage.uses("n1", &[]).await;
     stage.until_told("n2", &[ISCSI]).await;
     stage.until_told("n1", &[]).await;
+}
+
+/// The role's own writes of its last life are news to the server that it lists from, and its watch is late.
+#[tokio::test(start_paused = true)]
+async fn caches_that_begin_in_the_past_do_not_give_a_disk_to_a_second_node() {
+    let stage = Stage::bare(Duration::ZERO).await;
+    stage.node("n1").await;
+    stage.node("n2").await;
+    stage.bound("a", iscsi()).await;
+    stage.pod("q", "a", "n2").await;
+    let nodes = stage.slow.list("/api/v1/nodes").await;
+    let had = json!({
+        "volumesAttached": [{"name": ISCSI, "devicePath": ""}], "volumesInUse": [ISCSI],
+    });
+    stage.patch_node("n1", had).await;
+    let (slow, past) = (stage.slow.clone(), Arc::new(Mutex::new(Some(nodes))));
+    let begins_in_the_past = tower::service_fn(move |request: Request<Body>| {
+        let (mut slow, past) = (slow.clone(), past.clone());
+        async move {
+            if request.uri().path() == "/api/v1/nodes" {
+                if let Some(past) = past.lock().unwrap().take() {
+                    return Ok(Response::new(Either::Right(Full::from(past))));
+                }
+                if request.uri().query().unwrap_or_default().contains("watch=") {
+                    tokio::time::sleep(Duration::from_secs(60)).await;
+                }
+            }
+            let answer = slow.call(request).await?;
+            Ok::<_, Infallible>(answer.map(Either::Left))
+        }
+    });
+    let client = kube::Client::new(begins_in_the_past, "default");
+    stage.start_by(client, attach_detach::Config::default());
+    stage.an_hour_later().await;
+    stage.until_told("n1", &[ISCSI]).await;
+    stage.until_told("n2", &[]).await;
 }
 
 #[tokio::test(start_paused = true)]

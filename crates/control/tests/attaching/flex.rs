@@ -107,6 +107,18 @@ async fn a_driver_that_comes_later_is_noticed_and_missed_only_where_a_kubelet_wa
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_driver_that_comes_without_a_word_is_found_after_minutes() {
+    let (stage, drivers) = stage().await;
+    drivers.is("init", Mood::Missing);
+    stage.bound("a", disk()).await;
+    stage.pod("p", "a", "n1").await;
+    stage.an_hour_later().await;
+    drivers.is_unheard("init", Mood::Well);
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    stage.until_told("n1", &[A]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_driver_that_does_not_attach_is_left_to_the_nodes() {
     let (stage, drivers) = stage().await;
     drivers.is("init", Mood::LeavesIt);
@@ -311,12 +323,25 @@ async fn what_another_controller_has_attached_is_taken_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_another_controller_has_attached_and_nobody_wants_is_detached() {
+    let stage = Stage::bare(Duration::from_millis(50)).await;
+    let drivers = Drivers::new();
+    stage.node("n1").await;
+    drivers.had("v-a", "n1");
+    let list = json!([{"name": A, "devicePath": "/dev/old"}]);
+    stage
+        .patch_node("n1", json!({"volumesAttached": list}))
+        .await;
+    stage.start(drivers.config());
+    until(&stage, &drivers, &[]).await;
+    stage.until_none_attached().await;
+    assert_eq!(drivers.calls(), ["detach v-a@n1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_that_attach_flex_volumes_themselves_are_left_alone() {
     let (stage, drivers) = stage().await;
-    let annotations = json!({well_known::ATTACHES_FLEX: "true"});
-    let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
-    let n1 = Key::cluster("n1");
-    stage.cluster.patch::<Node>(&n1, &patch).await.unwrap();
+    stage.attaches_flex("n1").await;
     stage.bound("a", disk()).await;
     stage.claim("c").await;
     stage.pod("p", "a", "n1").await;
@@ -325,6 +350,30 @@ async fn nodes_that_attach_flex_volumes_themselves_are_left_alone() {
     stage.an_hour_later().await;
     assert_eq!(stage.told("n1"), [unique("c")]);
     assert_eq!(drivers.calls(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_driver_is_called_to_attach_to_a_node_that_is_gone_or_attaches_by_itself_by_now() {
+    for gone in [true, false] {
+        let (stage, drivers) = stage().await;
+        drivers.is("attach", Mood::Fails);
+        stage.bound("a", disk()).await;
+        stage.pod("p", "a", "n1").await;
+        let failed = stage.until_said("p", "FailedAttachVolume", "no such disk");
+        failed.await;
+        match gone {
+            true => stage.delete::<Node>(&Key::cluster("n1")).await,
+            false => stage.attaches_flex("n1").await,
+        }
+        stage.an_hour_later().await;
+        let calls = drivers.calls().len();
+        stage.an_hour_later().await;
+        assert_eq!(drivers.calls().len(), calls, "{:?}", drivers.calls());
+        // It was called, and may have attached.
+        stage.delete_pod("p").await;
+        stage.until_none_attached().await;
+        assert_eq!(drivers.calls().last().unwrap(), "detach v-a@n1");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,13 @@
 //! What a driver was called for is known after a crash, wherever that comes.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use orlop_model::Node;
 use orlop_trials::{Fault, Reach, Strikes, at_every_call};
+use serde_json::json;
 
 use crate::{
     flex::{A, disk},
@@ -79,30 +83,14 @@ async fn a_flex_volume_that_nobody_wants_any_more_is_detached_though_pod_and_vol
     assert_eq!(drivers.calls().last().unwrap(), "detach v@n1");
 }
 
-/// One volume's way to a node, to a second one, and off; the role is struck at one of its calls.
-async fn life(strikes: Arc<Strikes>) {
-    let (stage, drivers) = set().await;
-    let start = || stage.start_by(strikes.client(stage.server.service()), drivers.config());
+/// Tells a story of a role that is struck at one of its calls, and comes back if it dies of it.
+async fn under(
+    strikes: &Strikes,
+    start: impl Fn(),
+    stage: &Stage,
+    story: impl Future<Output = ()>,
+) {
     start();
-    let story = async {
-        stage.pod("p", "a", "n1").await;
-        stage.until_told("n1", &[A]).await;
-        stage.uses("n1", &[A]).await;
-        assert_eq!(drivers.attached(), ["v-a@n1"]);
-        stage.pod("q", "a", "n2").await;
-        stage.delete_pod("p").await;
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(drivers.attached(), ["v-a@n1"], "{:?}", drivers.calls());
-        stage.uses("n1", &[]).await;
-        stage.until_told("n2", &[A]).await;
-        assert_eq!(drivers.attached(), ["v-a@n2"]);
-        assert_eq!(stage.told("n1"), [""; 0]);
-        stage.delete_pod("q").await;
-        stage.until_none_attached().await;
-        assert_eq!(drivers.attached(), [""; 0], "{:?}", drivers.calls());
-        let nodes = stage.cache::<Node>().all();
-        assert!(nodes.iter().all(|n| n.status.volumes_attached.is_empty()));
-    };
     let fate = async {
         strikes.end().await;
         stage.crash();
@@ -116,6 +104,71 @@ async fn life(strikes: Arc<Strikes>) {
     }
 }
 
+/// One volume's way to a node, to a second one, and off.
+async fn life(strikes: Arc<Strikes>) {
+    let (stage, drivers) = set().await;
+    let start = || stage.start_by(strikes.client(stage.server.service()), drivers.config());
+    let story = async {
+        stage.pod("p", "a", "n1").await;
+        stage.until_told("n1", &[A]).await;
+        moves_and_ends(&stage, &drivers).await;
+    };
+    under(&strikes, start, &stage, story).await;
+}
+
+/// The same of a volume that another controller has attached. Its node must never be told that it is gone
+/// while it uses it, nor of another device.
+async fn taken_over(strikes: Arc<Strikes>) {
+    let (stage, drivers) = set().await;
+    drivers.had("v-a", "n1");
+    let list = json!([{"name": A, "devicePath": "/dev/old"}]);
+    stage
+        .patch_node("n1", json!({"volumesAttached": list, "volumesInUse": [A]}))
+        .await;
+    stage.pod("p", "a", "n1").await;
+    let broken: Arc<Mutex<Vec<Node>>> = Arc::default();
+    let (seen, nodes) = (broken.clone(), stage.cache::<Node>());
+    nodes.synced().await;
+    nodes.subscribe(move |change| {
+        let node = change.object();
+        let status = &node.status;
+        let has = status
+            .volumes_attached
+            .iter()
+            .any(|told| told.device_path == "/dev/old");
+        if !status.volumes_in_use.is_empty() && node.metadata.name == "n1" && !has {
+            seen.lock().unwrap().push(Node::clone(node));
+        }
+    });
+    let start = || stage.start_by(strikes.client(stage.server.service()), drivers.config());
+    let story = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        moves_and_ends(&stage, &drivers).await;
+        let broken = broken.lock().unwrap();
+        assert!(broken.is_empty(), "{broken:?}");
+    };
+    under(&strikes, start, &stage, story).await;
+}
+
+/// From n1, where `p` uses it, to n2, and off.
+async fn moves_and_ends(stage: &Stage, drivers: &Drivers) {
+    stage.uses("n1", &[A]).await;
+    assert_eq!(drivers.attached(), ["v-a@n1"]);
+    stage.pod("q", "a", "n2").await;
+    stage.delete_pod("p").await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(drivers.attached(), ["v-a@n1"], "{:?}", drivers.calls());
+    stage.uses("n1", &[]).await;
+    stage.until_told("n2", &[A]).await;
+    assert_eq!(drivers.attached(), ["v-a@n2"]);
+    assert_eq!(stage.told("n1"), [""; 0]);
+    stage.delete_pod("q").await;
+    stage.until_none_attached().await;
+    assert_eq!(drivers.attached(), [""; 0], "{:?}", drivers.calls());
+    let nodes = stage.cache::<Node>().all();
+    assert!(nodes.iter().all(|n| n.status.volumes_attached.is_empty()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn wherever_the_role_dies_a_flex_volume_is_where_it_is_wanted_and_nowhere_else() {
     at_every_call(Fault::Die, Reach::Calls, life).await;
@@ -124,4 +177,14 @@ async fn wherever_the_role_dies_a_flex_volume_is_where_it_is_wanted_and_nowhere_
 #[tokio::test(start_paused = true)]
 async fn whichever_answer_is_lost_a_flex_volume_is_where_it_is_wanted_and_nowhere_else() {
     at_every_call(Fault::LoseAnswer, Reach::Calls, life).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn wherever_the_role_dies_what_it_takes_over_stays_with_its_node_and_comes_off() {
+    at_every_call(Fault::Die, Reach::Calls, taken_over).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whichever_answer_is_lost_what_is_taken_over_stays_with_its_node_and_comes_off() {
+    at_every_call(Fault::LoseAnswer, Reach::Calls, taken_over).await;
 }

@@ -45,6 +45,7 @@ struct State {
     running: BTreeSet<(String, String)>,
     most_running: usize,
     calls: Vec<String>,
+    asked: usize,
 }
 
 #[derive(Default)]
@@ -85,8 +86,13 @@ impl Drivers {
 
     /// From now on, for a command: `init`, `attach` or `detach`.
     pub(crate) fn is(&self, command: &'static str, mood: Mood) {
-        self.lock().mood.insert(command, mood);
+        self.is_unheard(command, mood);
         self.came.notify_one();
+    }
+
+    /// As [`Drivers::is`], and nobody is told.
+    pub(crate) fn is_unheard(&self, command: &'static str, mood: Mood) {
+        self.lock().mood.insert(command, mood);
     }
 
     /// From now on, for calls about one volume.
@@ -100,6 +106,17 @@ impl Drivers {
         let all = state.attached.iter();
         all.map(|(volume, node)| format!("{volume}@{node}"))
             .collect()
+    }
+
+    /// Attaches a volume as another controller did, long ago.
+    pub(crate) fn had(&self, volume: &str, node: &str) {
+        let of = (volume.to_owned(), node.to_owned());
+        self.lock().attached.insert(of);
+    }
+
+    /// How often it was asked what it does.
+    pub(crate) fn asked(&self) -> usize {
+        self.lock().asked
     }
 
     /// How many calls ran at once, at most.
@@ -145,6 +162,7 @@ impl Drivers {
 
 impl FlexDrivers for Drivers {
     fn ability<'a>(&'a self, driver: &'a str) -> BoxFuture<'a, Result<Ability, Trouble>> {
+        self.lock().asked += 1;
         let mood = self.lock().mood.get("init").copied().unwrap_or_default();
         async move {
             self.answers(mood).await?;

@@ -9,6 +9,7 @@ mod flex;
 mod flex_crashes;
 mod flex_crowds;
 mod flex_drivers;
+mod flex_mixed;
 mod lanes;
 mod stage;
 mod stories;

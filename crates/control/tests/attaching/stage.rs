@@ -10,13 +10,14 @@ use std::{
 };
 
 use http::{Method, Request};
+use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use kube::client::Body;
 use orlop_apiserver::{ApiServer, ApiService, Config, Storage};
 use orlop_control::attach_detach;
 use orlop_model::{
     Claim, CsiDriver, CsiNode, Event, Key, Kind, Node, Pod, Volume, VolumeAttachment,
-    well_known::FLEX_ATTACHER,
+    well_known::{ATTACHES_FLEX, FLEX_ATTACHER},
 };
 use orlop_runtime::{Cache, Clock, Cluster, Patch, Preconditions, Process};
 use serde_json::{Value, json};
@@ -75,6 +76,16 @@ impl Service<Request<Body>> for Slow {
             tokio::time::sleep(delay).await;
             inner.call(request).await
         })
+    }
+}
+
+impl Slow {
+    /// What a list says.
+    pub(crate) async fn list(&self, path: &str) -> String {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let answer = self.inner.clone().call(request).await.unwrap();
+        let list = answer.into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8(list.to_vec()).unwrap()
     }
 }
 
@@ -200,6 +211,14 @@ impl Stage {
     pub(crate) async fn uses(&self, node: &str, volumes: &[&str]) {
         let unique: Vec<String> = volumes.iter().map(|v| unique(v)).collect();
         self.patch_node(node, json!({"volumesInUse": unique})).await;
+    }
+
+    /// A node attaches FlexVolumes by itself from now on.
+    pub(crate) async fn attaches_flex(&self, name: &str) {
+        let annotations = json!({ATTACHES_FLEX: "true"});
+        let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+        let key = Key::cluster(name);
+        self.cluster.patch::<Node>(&key, &patch).await.unwrap();
     }
 
     /// A claim `name` and its volume `v-name`, bound to each other.

@@ -1,8 +1,13 @@
 //! What is refused changes nothing that depends on it.
 
-use std::{sync::PoisonError, time::Duration};
+use std::{convert::Infallible, sync::PoisonError, time::Duration};
 
-use http::Method;
+use http::{Method, Request, Response};
+use http_body_util::{Either, Full};
+use kube::client::Body;
+use orlop_control::attach_detach;
+use serde_json::json;
+use tower::Service as _;
 
 use crate::stage::Stage;
 
@@ -68,4 +73,34 @@ async fn a_volume_that_can_not_be_given_back_stays_where_it_is() {
     stage.until_attached(&["a@n1"]).await;
     refuse(&stage, None);
     stage.until_attached(&["a@n2"]).await;
+}
+
+/// As a newer API server may have some.
+#[tokio::test(start_paused = true)]
+async fn an_attachment_that_can_not_be_read_keeps_no_other_from_being_made() {
+    let stage = Stage::bare(Duration::ZERO).await;
+    stage.play_attacher();
+    let slow = stage.slow.clone();
+    let lists_odd_ones = tower::service_fn(move |request: Request<Body>| {
+        let mut slow = slow.clone();
+        async move {
+            let (uri, verb) = (request.uri(), request.method());
+            let query = uri.query().unwrap_or_default();
+            let lists = uri.path().ends_with("/volumeattachments") && *verb == Method::GET;
+            if !lists || query.contains("watch=") {
+                let answer = slow.call(request).await?;
+                return Ok(answer.map(Either::Left));
+            }
+            let odd = json!({"metadata": {"name": "odd"}, "spec": "to come"});
+            let list = json!({"metadata": {"resourceVersion": "1"}, "items": [odd]});
+            let list = Either::Right(Full::from(list.to_string()));
+            Ok::<_, Infallible>(Response::new(list))
+        }
+    });
+    let client = kube::Client::new(lists_odd_ones, "default");
+    stage.start_by(client, attach_detach::Config::default());
+    stage.node("n1").await;
+    stage.claim("a").await;
+    stage.pod("p", "a", "n1").await;
+    stage.until_attached(&["a@n1"]).await;
 }

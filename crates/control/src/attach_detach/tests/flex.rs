@@ -19,9 +19,8 @@ fn record(on: &str) -> VolumeAttachment {
     flex::record(A, on, Some("vol"))
 }
 
-fn held(mut record: VolumeAttachment) -> VolumeAttachment {
-    let finalizer = well_known::FLEX_ATTACHED.to_owned();
-    record.metadata.finalizers.push(finalizer);
+fn let_go(mut record: VolumeAttachment) -> VolumeAttachment {
+    record.metadata.finalizers.clear();
     record
 }
 
@@ -34,17 +33,17 @@ fn attached(mut record: VolumeAttachment, device: &str) -> VolumeAttachment {
 }
 
 #[test]
-fn a_record_is_held_before_its_driver_is_called_and_until_it_has_let_go() {
+fn a_record_is_held_from_the_first_and_no_driver_is_called_for_one_that_is_not() {
     let new = record("n1");
-    let on = attached(held(new.clone()), "/dev/a");
+    let on = attached(new.clone(), "/dev/a");
     for (name, record, step) in [
-        ("new", new.clone(), Step::Hold),
-        ("held", held(new.clone()), Step::Attach),
+        ("new", new.clone(), Step::Attach),
         ("attached", on.clone(), Step::None),
-        ("no longer held", attached(new.clone(), ""), Step::Hold),
-        ("given up before", deleting(held(new.clone())), Step::Detach),
-        ("given back", deleting(on), Step::Detach),
-        ("never held", deleting(new), Step::None),
+        ("given up before", deleting(new.clone()), Step::Detach),
+        ("given back", deleting(on.clone()), Step::Detach),
+        ("let go by hand", let_go(new.clone()), Step::None),
+        ("let go by hand, attached", let_go(on), Step::None),
+        ("gone by hand", deleting(let_go(new)), Step::None),
     ] {
         assert_eq!(flex::step(&record), step, "{name}");
     }
@@ -153,7 +152,7 @@ fn a_node_is_told_of_a_device_and_keeps_what_is_not_on_record() {
             evidence: Evidence::Cached,
         })
     };
-    let on = attached(held(record("n1")), "/dev/a");
+    let on = attached(record("n1"), "/dev/a");
     let ours = AttachedVolume {
         name: A.into(),
         device_path: "/dev/a".into(),

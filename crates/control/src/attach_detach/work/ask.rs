@@ -31,12 +31,12 @@ impl AttachDetach {
     async fn settle_volume(&self, unique: &str) -> Result<Outcome, ApiError> {
         self.learn_what_was_asked(unique).await?;
         if !self.serves(unique) {
-            self.known.forget(unique);
+            self.forget(unique);
             return Ok(Outcome::Done);
         }
         let unit = self.known.unit(unique);
         if unit.wishes.is_empty() && unit.attachments.is_empty() {
-            self.known.forget(unique);
+            self.forget(unique);
             self.memory.came_off(unique);
             return Ok(Outcome::Done);
         }

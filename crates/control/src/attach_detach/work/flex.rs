@@ -22,7 +22,7 @@ use super::AttachDetach;
 use crate::attach_detach::{
     actual,
     decide::Verdict,
-    flex::{self, Ability, FlexDrivers, Trouble},
+    flex::{self, Ability, FlexDrivers, Step, Trouble},
 };
 
 /// How soon a driver that failed is called again: kube-controller-manager's times.
@@ -30,6 +30,10 @@ const BACKOFF: Backoff = Backoff {
     first: Duration::from_millis(500),
     most: Duration::from_secs(122),
 };
+
+/// When a driver that isn't there is looked for again. It is noticed when it comes, unless its folder can't be
+/// watched.
+const LOOK_AGAIN: Duration = Duration::from_secs(5 * 60);
 
 /// What a driver is known to do, or why that isn't known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +52,9 @@ pub(in super::super) struct Flex {
     queue: Queue<String>,
     /// Drivers that are to be asked what they do.
     asking: Queue<String>,
-    places: Places,
+    /// An attach that waits keeps no detach waiting, nor the other way round.
+    attaching: Places,
+    detaching: Places,
     first_sight: FirstSight,
     inner: Arc<Mutex<Inner>>,
 }
@@ -70,7 +76,8 @@ impl Flex {
             drivers,
             queue: queue.measured(&process.metrics, "attach_detach_flex"),
             asking: Queue::new(BACKOFF),
-            places: Places::default(),
+            attaching: Places::default(),
+            detaching: Places::default(),
             first_sight: FirstSight::default(),
             inner: Arc::default(),
         }
@@ -159,6 +166,17 @@ impl AttachDetach {
         !self.flex.as_ref().is_some_and(left)
     }
 
+    /// Lets go of storage that nobody wants and that is attached nowhere, and with the last of it of what is
+    /// known of its driver.
+    pub(super) fn forget(&self, unique: &str) {
+        self.known.forget(unique);
+        if let (Some(flex), Some((driver, _))) = (&self.flex, names::parts(unique))
+            && !self.known.has_any_of(driver)
+        {
+            flex.lock().known.remove(driver);
+        }
+    }
+
     /// Whether an attachment's driver is called by us, or by an attacher of its own.
     pub(super) fn is_served(&self, attachment: &VolumeAttachment) -> bool {
         self.flex.is_some() || attachment.spec.attacher != well_known::FLEX_ATTACHER
@@ -227,19 +245,25 @@ impl AttachDetach {
 
     /// Asks a driver what it does, and wakes whom that concerns.
     async fn ask(&self, flex: &Flex, driver: String) -> Outcome {
+        // Whatever names pods have made up, they are forgotten with them.
+        if !flex.lock().known.contains_key(&driver) {
+            return Outcome::Done;
+        }
         let answer = flex.drivers.ability(&driver).await;
         let (standing, outcome) = match answer {
             Ok(ability) => (Standing::Known(ability), Outcome::Done),
-            // It is noticed when it comes.
-            Err(missing @ Trouble::Missing(_)) => (Standing::Troubled(missing), Outcome::Done),
+            Err(missing @ Trouble::Missing(_)) => {
+                (Standing::Troubled(missing), Outcome::After(LOOK_AGAIN))
+            }
             Err(trouble) => {
                 warn!(driver, error = %trouble, "a FlexVolume driver doesn't say what it does");
                 (Standing::Troubled(trouble), Outcome::Retry)
             }
         };
-        let before = flex.lock().known.insert(driver.clone(), standing.clone());
-        if before == Some(standing) {
-            return outcome;
+        match flex.lock().known.get_mut(&driver) {
+            None => return Outcome::Done,
+            Some(before) if *before == standing => return outcome,
+            Some(before) => *before = standing,
         }
         let of_driver = |unique: &str| names::parts(unique).is_some_and(|(of, _)| of == driver);
         let all = self.known.all().into_iter();
@@ -260,33 +284,39 @@ impl AttachDetach {
     }
 
     /// Takes down as ours what a node was told to have by somebody before us.
-    pub(super) async fn adopt(&self, node: &Node) -> Result<(), ApiError> {
+    pub(super) async fn adopt(&self, name: &str, node: Option<&Node>) -> Result<(), ApiError> {
         let Some(flex) = &self.flex else {
             return Ok(());
         };
-        let name = &node.metadata.name;
-        if flex::is_left_alone(node) {
+        let Some(node) = node.filter(|node| !flex::is_left_alone(node)) else {
             flex.first_sight.forget(name);
             return Ok(());
-        }
-        let before_us = flex.first_sight.of(node);
+        };
+        let first_seen = flex.first_sight.of(node);
         for told in flex::told(node) {
-            // Of the rest, what a pod waits for may have to come off first.
+            let before_us = first_seen.contains(&told.name);
             let awaited = || !self.known.unit(&told.name).wishes.is_empty();
-            if !before_us.contains(&told.name) && !awaited() {
-                continue;
+            let attaches = || names::parts(&told.name).is_some_and(|(of, _)| flex.attaches(of));
+            let record = match self.known.flex_record(&told.name, name) {
+                _ if told.device_path.len() > flex::LONGEST_DEVICE => None,
+                // Taking it over was broken off. Until that is done the node would be told that the volume
+                // isn't there any more.
+                Some(record) if before_us && flex::step(&record) == Step::Attach => {
+                    Some(VolumeAttachment::clone(&record))
+                }
+                // Of what wasn't there before us, what a pod waits for may have to come off first.
+                None if (before_us || awaited()) && attaches() => {
+                    let volume = self.known.flex_object(&told.name);
+                    let record = flex::record(&told.name, name, volume.as_deref());
+                    Some(self.cluster.create(&record).await?)
+                }
+                Some(_) | None => None,
+            };
+            if let Some(record) = record {
+                info!(volume = told.name, node = name, "attachment taken over");
+                let taken = self.say_attached(&record, &told.device_path).await?;
+                self.known.attachments.absorb(taken);
             }
-            let attaches = names::parts(&told.name).is_some_and(|(of, _)| flex.attaches(of));
-            let fits = told.device_path.len() <= flex::LONGEST_DEVICE;
-            if !attaches || !fits || self.known.has_record(&told.name, name) {
-                continue;
-            }
-            let volume = self.known.flex_object(&told.name);
-            let record = flex::record(&told.name, name, volume.as_deref());
-            let made = self.cluster.create(&record).await?;
-            info!(volume = told.name, node = name, "attachment taken over");
-            let taken = self.say_attached(&made, &told.device_path).await?;
-            self.known.attachments.absorb(taken);
         }
         Ok(())
     }

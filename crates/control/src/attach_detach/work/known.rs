@@ -1,15 +1,19 @@
 //! What is known: the caches, and what is looked up in them.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use orlop_model::{
-    Claim, CsiDriver, CsiNode, Node, Pod, Volume, VolumeAttachment, access, flex as names,
+    Claim, CsiDriver, CsiNode, Node, Pod, Volume, VolumeAttachment, access, flex as flex_names,
     matching, migration, network_disk, pod, volume::CsiSource,
 };
 use orlop_runtime::{Cache, Index, Process};
+
+mod names;
+
+use names::Names;
 
 use super::super::{
     actual, by_word,
@@ -36,9 +40,7 @@ pub(in super::super) struct Known {
     pub(super) attachments_by_node: Index<VolumeAttachment>,
     nodes_by_disk: Index<Node>,
     nodes_by_flex: Index<Node>,
-    /// The volumes of each storage that is wanted or attached, by its unique name. More than
-    /// one object may name the same storage; an index of all objects would cost far more.
-    named: Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>,
+    named: Arc<Mutex<Names>>,
 }
 
 /// Some storage, and all that concerns it.
@@ -47,10 +49,6 @@ pub(in super::super) struct Unit {
     /// Also of nodes that are gone or do it themselves.
     pub(in super::super) wishes: Vec<Wish>,
     pub(super) attachments: Vec<Arc<VolumeAttachment>>,
-}
-
-fn told_flex(node: &Node) -> Vec<String> {
-    flex::told(node).map(|volume| volume.name.clone()).collect()
 }
 
 fn volume_of(attachment: &VolumeAttachment) -> Vec<String> {
@@ -106,7 +104,7 @@ impl Known {
             attachments_by_inline: attachments.index("attach-detach/inline", inline_of),
             attachments_by_node: attachments.index("attach-detach/node", node_of),
             nodes_by_disk: nodes.index("attach-detach/disk", by_word::on_node),
-            nodes_by_flex: nodes.index("attach-detach/flex", told_flex),
+            nodes_by_flex: nodes.index("attach-detach/flex", flex::on_node),
             nodes,
             named: Arc::default(),
             pods,
@@ -125,27 +123,33 @@ impl Known {
         self.attachments.synced().await;
     }
 
-    fn named(&self) -> MutexGuard<'_, BTreeMap<String, BTreeSet<String>>> {
+    fn named(&self) -> MutexGuard<'_, Names> {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes note of a volume, and tells what storage it names.
     pub(super) fn note(&self, volume: &Volume) -> Option<String> {
         let unique = volume.unique_name()?;
-        let mut named = self.named();
-        let names = named.entry(unique.clone()).or_default();
-        names.insert(volume.metadata.name.clone());
+        let name = volume.metadata.name.clone();
+        self.named().note(&unique).insert(name);
         Some(unique)
     }
 
-    /// Lets go of storage that nobody wants and that is attached nowhere.
     pub(super) fn forget(&self, unique: &str) {
-        self.named().remove(unique);
+        self.named().forget(unique);
+    }
+
+    /// Whether some FlexVolume of a driver is wanted or attached.
+    pub(super) fn has_any_of(&self, driver: &str) -> bool {
+        let first = flex_names::unique_name(driver, "");
+        let named = self.named();
+        let mut from = named.from(&first);
+        from.next().is_some_and(|unique| unique.starts_with(&first))
     }
 
     /// All storage that is wanted or attached.
     pub(in super::super) fn all(&self) -> Vec<String> {
-        self.named().keys().cloned().collect()
+        self.named().from("").cloned().collect()
     }
 
     /// Whether the volume is wanted or attached, or may be.
@@ -174,7 +178,7 @@ impl Known {
         let mut all: Vec<String> = volumes.filter_map(|volume| self.note(&volume)).collect();
         let own = own_volumes(pod);
         for unique in &own {
-            self.named().entry(unique.clone()).or_default();
+            self.named().note(unique);
         }
         all.extend(own);
         all
@@ -209,13 +213,20 @@ impl Known {
     /// The storage of an attachment whose volume is gone, or was made anew for other storage: the node
     /// still knows it, or another volume names it.
     fn former_storage(&self, attachment: &VolumeAttachment) -> Option<String> {
-        let node = self.nodes.named(&attachment.spec.node_name);
-        actual::listed_name(attachment, node.as_deref()).or_else(|| {
-            let named = self.named();
-            let mut all = named.keys();
-            let found = all.find(|unique| actual::is_named_after(attachment, unique));
-            found.cloned()
+        // Others' say nothing by their names.
+        if !actual::is_ours(attachment) {
+            return None;
+        }
+        let named = self.named().storage_of_orphan(attachment);
+        named.or_else(|| {
+            let node = self.nodes.named(&attachment.spec.node_name);
+            actual::listed_name(attachment, node.as_deref())
         })
+    }
+
+    /// An attachment is gone.
+    pub(super) fn gone(&self, attachment: &VolumeAttachment) {
+        self.named().gone(attachment);
     }
 
     /// Takes note of an attachment: whoever names its storage later has to know of it, also if its own
@@ -225,9 +236,7 @@ impl Known {
         if let Some(name) = &attachment.spec.source.persistent_volume_name
             && actual::parts(&unique).is_some()
         {
-            let mut named = self.named();
-            let names = named.entry(unique.clone()).or_default();
-            names.insert(name.clone());
+            self.named().note(&unique).insert(name.clone());
         }
         Some(unique)
     }
@@ -240,7 +249,7 @@ impl Known {
 
     /// All that concerns some storage.
     pub(in super::super) fn unit(&self, unique: &str) -> Unit {
-        let names = self.named().get(unique).cloned().unwrap_or_default();
+        let names = self.named().of(unique);
         let volumes = names.iter().filter_map(|name| self.volumes.named(name));
         // An object may have been made anew, for other storage.
         let volumes: Vec<Arc<Volume>> = volumes
@@ -269,7 +278,9 @@ impl Known {
         if network_disk::plugin(unique).is_some() {
             attachments.extend(self.words_for(unique, &wishes));
         }
-        attachments.extend(self.told_before_us(unique, &attachments));
+        if flex_names::parts(unique).is_some() {
+            attachments.extend(self.off_record(unique, &wishes, &attachments));
+        }
         attachments.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         attachments.dedup_by(|a, b| a.metadata.name == b.metadata.name);
         let own = wishes.iter().filter(|wish| wish.inline);
@@ -299,29 +310,38 @@ impl Known {
             .collect()
     }
 
-    /// The nodes that somebody before us has told to have a FlexVolume, and that we have no record of.
-    fn told_before_us(
+    /// The nodes that may have a FlexVolume of which we have no record: those that somebody before us has
+    /// told so, and those that attach it by themselves as long as a pod there wants it. One whose object is
+    /// gone may have been either.
+    fn off_record(
         &self,
         unique: &str,
+        wishes: &[Wish],
         records: &[Arc<VolumeAttachment>],
     ) -> Vec<Arc<VolumeAttachment>> {
         let nodes = self.nodes_by_flex.get(unique).into_iter();
         let names = nodes.map(|node| node.metadata.name.clone());
+        let pods = wishes.iter().map(|wish| wish.pod.spec.node_name.clone());
+        let theirs = pods.filter(|node| {
+            let node = self.nodes.named(node);
+            node.is_none_or(|node| flex::is_left_alone(&node))
+        });
         names
+            .chain(theirs)
             .filter(|node| !records.iter().any(|a| a.spec.node_name == *node))
             .map(|node| Arc::new(by_word::standing(unique, &node)))
             .collect()
     }
 
-    /// Whether there is a record of a FlexVolume on a node.
-    pub(super) fn has_record(&self, unique: &str, node: &str) -> bool {
-        let records = self.attachments_by_inline.get(unique);
-        records.iter().any(|record| record.spec.node_name == node)
+    /// The record of a FlexVolume on a node.
+    pub(super) fn flex_record(&self, unique: &str, node: &str) -> Option<Arc<VolumeAttachment>> {
+        let mut records = self.attachments_by_inline.get(unique).into_iter();
+        records.find(|record| record.spec.node_name == node)
     }
 
     /// The object of a FlexVolume, unless it is a pod's own.
     pub(super) fn flex_object(&self, unique: &str) -> Option<String> {
-        let (_, name) = names::parts(unique)?;
+        let (_, name) = flex_names::parts(unique)?;
         let volume = self.volumes.named(name)?;
         (volume.unique_name().as_deref() == Some(unique)).then(|| name.to_owned())
     }
@@ -374,8 +394,10 @@ impl Known {
         for wish in wishes {
             let node = self.nodes.named(&wish.pod.spec.node_name);
             let is_flex = wish.volume.spec.flex_volume.is_some();
-            let ours =
-                |node: &Node| actual::is_managed(node) && !(is_flex && flex::is_left_alone(node));
+            let ours = |node: &Node| match is_flex {
+                true => !flex::is_left_alone(node),
+                false => actual::is_managed(node),
+            };
             if node.is_some_and(|node| ours(&node)) {
                 let name = wish.pod.spec.node_name.clone();
                 by_node.entry(name).or_default().push(wish);

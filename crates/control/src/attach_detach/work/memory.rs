@@ -7,10 +7,10 @@ use std::{
     time::Duration,
 };
 
-use orlop_model::{VolumeAttachment, node::AttachedVolume};
+use orlop_model::{Node, VolumeAttachment, node::AttachedVolume};
 use tokio::time::Instant;
 
-use crate::attach_detach::decide::Standing;
+use crate::attach_detach::{by_word, decide::Standing};
 
 /// How long a node that waits for more volumes isn't told of those that it has. Never longer than
 /// these took: whoever attaches quickly is told quickly.
@@ -47,7 +47,8 @@ pub(super) struct Inner {
     /// Attachments, by uid, whose deletion was sent, until the watch shows it. A node must
     /// not be told of one of these, even if a pod wants it again.
     pub(super) given_back: BTreeMap<String, Fate>,
-    /// Disks that nodes reach by themselves, and the nodes that are to be told of them.
+    /// Disks that nodes reach by themselves, and the nodes that are to be told of them, or may have them
+    /// though they aren't told any more.
     pub(super) granted: BTreeSet<(String, String)>,
     /// By the attachment's name.
     pub(super) asked: BTreeMap<String, Asked>,
@@ -151,6 +152,17 @@ impl Memory {
         // From here on the node's list says so.
         let told = |disk: &String| attached.iter().any(|volume| volume.name == *disk);
         inner.granted.retain(|(disk, to)| to != node || !told(disk));
+    }
+
+    /// A node is about to be told that it has no more than this. A disk that it reaches by itself stays its
+    /// own until the answer shows that it doesn't use it: nothing else is on record of one that it took into
+    /// use at that moment.
+    pub(super) fn keeps(&self, node: &Node, attached: &[AttachedVolume]) {
+        let stays = |disk: &String| attached.iter().any(|volume| volume.name == *disk);
+        let disks = by_word::on_node(node).into_iter();
+        let leaving = disks.filter(|disk| by_word::is_told(node, disk) && !stays(disk));
+        let kept = leaving.map(|disk| (disk, node.metadata.name.clone()));
+        self.lock().granted.extend(kept);
     }
 
     /// Storage is waited for that may come off at any moment: how much longer that is no news.

@@ -1,14 +1,14 @@
 //! FlexVolumes' attacher: one turn of one attachment, and the driver's call in it.
 
-use std::time::Duration;
+use std::pin::pin;
 
 use orlop_model::{Kind, VolumeAttachment, attachment::VolumeError, flex as names, well_known};
-use orlop_runtime::{ApiError, EventType, Outcome, Patch, letting_go, with_finalizer};
+use orlop_runtime::{ApiError, EventType, Outcome, Patch, letting_go};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use super::{super::AttachDetach, Flex};
+use super::{super::AttachDetach, Flex, crowd::NEWS};
 use crate::{
     attach_detach::{
         decide::Verdict,
@@ -19,9 +19,6 @@ use crate::{
 
 /// A longer message the API server refuses, and with it what it is about.
 const LONGEST: usize = 1024;
-
-/// How long a driver may take before that is news.
-const NEWS: Duration = Duration::from_secs(10);
 
 /// A device's path, if the API server and the node take it.
 fn accepted(device: String) -> Result<String, Trouble> {
@@ -58,15 +55,15 @@ impl AttachDetach {
         };
         match flex::step(&seen) {
             Step::None => Ok(Outcome::Done),
-            Step::Hold => {
-                if let Some(patch) = with_finalizer(&*seen, well_known::FLEX_ATTACHED) {
-                    let key = seen.key();
-                    let held = self.cluster.patch::<VolumeAttachment>(&key, &patch).await?;
-                    self.known.attachments.absorb(held);
+            Step::Attach => {
+                let told = call.clone();
+                let mut turn = pin!(self.call_to_attach(flex, &seen, call));
+                if let Ok(ended) = timeout(NEWS, &mut turn).await {
+                    return ended;
                 }
-                Ok(Outcome::Done)
+                self.tell_of_waiting(&told);
+                turn.await
             }
-            Step::Attach => self.call_to_attach(flex, &seen, call).await,
             Step::Detach => self.call_to_detach(flex, &seen, call).await,
         }
     }
@@ -89,7 +86,7 @@ impl AttachDetach {
         seen: &VolumeAttachment,
         mut call: Call,
     ) -> Result<Outcome, ApiError> {
-        let _place = flex.places.enter(&call.driver).await;
+        let place = flex.attaching.enter(&call.driver).await;
         if !self.is_still_to(seen, Step::Attach).await? {
             return Ok(Outcome::Done);
         }
@@ -97,14 +94,15 @@ impl AttachDetach {
         // Before it is looked for: a wish that comes after the look is noticed.
         flex.lock().idle.insert(name.clone());
         let unique = names::unique_name(&call.driver, &call.volume);
-        let wishes = self.known.unit(&unique).wishes.into_iter();
-        let mut here = wishes.filter(|wish| wish.pod.spec.node_name == call.node);
-        call.options = here.find_map(|wish| flex::options(&wish));
+        // A node that is gone, or attaches by itself by now, is attached nothing.
+        let wishes = self.known.grantable(self.known.unit(&unique).wishes);
+        let mut here = wishes.get(&call.node).into_iter().flatten();
+        call.options = here.find_map(flex::options);
         let Some(options) = call.options.clone() else {
             return Ok(Outcome::Done);
         };
         flex.begins(name, options);
-        let attached = self.attach_told(flex, &unique, &call).await;
+        let attached = place.run(flex.drivers.attach(&call)).await;
         match attached.and_then(accepted) {
             Ok(device) => {
                 info!(volume = unique, node = call.node, "FlexVolume attached");
@@ -120,19 +118,16 @@ impl AttachDetach {
         }
     }
 
-    /// A call that takes long is told to those who wait for it, once.
-    async fn attach_told(&self, flex: &Flex, unique: &str, call: &Call) -> Result<String, Trouble> {
-        let mut attached = flex.drivers.attach(call);
-        if let Ok(ended) = timeout(NEWS, &mut attached).await {
-            return ended;
-        }
+    /// What takes long is told to those who wait for it, also if the driver is busy with other volumes.
+    fn tell_of_waiting(&self, call: &Call) {
+        let unique = names::unique_name(&call.driver, &call.volume);
         let text = format!(
             "FlexVolume driver {}: driver is still at attach after {} s; if it hangs, see what it waits for \
              where attach-detach runs",
             call.driver,
             NEWS.as_secs()
         );
-        let wishes = self.known.unit(unique).wishes.into_iter();
+        let wishes = self.known.unit(&unique).wishes.into_iter();
         for wish in wishes.filter(|wish| wish.pod.spec.node_name == call.node) {
             let told = Verdict::Refused(text.clone());
             if let Some(message) = told.news(&wish.volume.metadata.name, &wish.pod) {
@@ -141,7 +136,6 @@ impl AttachDetach {
                 recorder.say(&*wish.pod, EventType::Warning, reason, message);
             }
         }
-        attached.await
     }
 
     async fn call_to_detach(
@@ -150,7 +144,7 @@ impl AttachDetach {
         seen: &VolumeAttachment,
         mut call: Call,
     ) -> Result<Outcome, ApiError> {
-        let _place = flex.places.enter(&call.driver).await;
+        let place = flex.detaching.enter(&call.driver).await;
         if !self.is_still_to(seen, Step::Detach).await? {
             return Ok(Outcome::Done);
         }
@@ -161,7 +155,7 @@ impl AttachDetach {
             let object = self.known.flex_object(&unique)?;
             flex::options_of(&*self.known.volumes.named(&object)?)
         });
-        match flex.drivers.detach(&call).await {
+        match place.run(flex.drivers.detach(&call)).await {
             Ok(()) => {
                 info!(volume = unique, node = call.node, "FlexVolume detached");
                 if let Some(patch) = letting_go(seen, &[well_known::FLEX_ATTACHED]) {

@@ -3,33 +3,58 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use orlop_model::Node;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
 
 use crate::attach_detach::flex;
 
-/// How many calls of one driver run at once. One that hangs keeps its own volumes waiting, and no other's.
+/// How many calls of one driver run at once, to attach and to detach each.
 const AT_ONCE: usize = 32;
 
-/// A place for each call that runs.
+/// How long a driver may take before that is news.
+pub(super) const NEWS: Duration = Duration::from_secs(10);
+
+/// A place for each call that runs, by its driver.
 #[derive(Clone, Default)]
 pub(super) struct Places(Arc<Mutex<BTreeMap<String, Arc<Semaphore>>>>);
 
 impl Places {
-    /// Waits for a place; the call may run as long as it is held.
-    pub(super) async fn enter(&self, driver: &str) -> Option<OwnedSemaphorePermit> {
+    /// Waits for a place.
+    pub(super) async fn enter(&self, driver: &str) -> Place {
         let places = {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            // Drivers are as many as pods name.
+            all.retain(|_, places| Arc::strong_count(places) > 1);
             let places = all.entry(driver.to_owned());
             places
                 .or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE)))
                 .clone()
         };
         // It is never closed.
-        places.acquire_owned().await.ok()
+        Place(places.acquire_owned().await.ok())
+    }
+}
+
+/// A call's place.
+pub(super) struct Place(Option<OwnedSemaphorePermit>);
+
+impl Place {
+    /// Lets a call run. One that hangs keeps its own volume waiting, and soon no other's.
+    pub(super) async fn run<T>(self, call: impl Future<Output = T>) -> T {
+        let mut call = pin!(call);
+        if let Ok(ended) = timeout(NEWS, &mut call).await {
+            return ended;
+        }
+        drop(self.0);
+        call.await
     }
 }
 
