@@ -164,7 +164,8 @@ impl Copy<'_> {
         loop {
             match folder::copy_some(from, to, AT_ONCE) {
                 Ok(0) if first => return self.through_here(from, to),
-                Ok(0) => return Ok(()),
+                // Where the server can't, the kernel may have copied by itself, and writes later.
+                Ok(0) => return to.sync_data(),
                 Ok(_) => self.pulse.beat(),
                 Err(error) if first && cannot(&error) => return self.through_here(from, to),
                 Err(error) => return Err(error),
