@@ -69,3 +69,41 @@ async fn a_snapshot_of_a_full_share_is_deleted() {
     ground.discard("nfs.example#share#s#s#pvc-1").await.unwrap();
     assert_eq!(names(&ground.share()), ["other"]);
 }
+
+#[tokio::test]
+async fn a_clone_that_was_short_of_room_at_any_step_is_made_when_there_is_some() {
+    if !is_root() {
+        return;
+    }
+    let mut refused = 0;
+    for room in 0..24 {
+        let ground = Ground::new();
+        let _share = limited(&ground, 200);
+        let source = ground.create("pvc-1", &[]).await.unwrap().volume_id;
+        for file in ["a", "b"] {
+            fs::write(ground.share().join("pvc-1").join(file), "x").unwrap();
+        }
+        let other = ground.share().join("other");
+        fs::create_dir(&other).unwrap();
+        fill(&other);
+        for file in 0..room {
+            fs::remove_file(other.join(file.to_string())).unwrap();
+        }
+        let copied = || {
+            let content = Source::Volume(VolumeSource {
+                volume_id: source.clone(),
+            });
+            ground.create_from("pvc-2", &[("subDir", "deep/er")], Some(content))
+        };
+        if let Err(full) = copied().await {
+            assert_eq!(full.code(), Code::ResourceExhausted, "{room}: {full}");
+            refused += 1;
+        }
+        fs::remove_dir_all(&other).unwrap();
+        for _ in 0..2 {
+            copied().await.unwrap();
+            assert_eq!(names(&ground.share().join("deep/er")), ["a", "b"], "{room}");
+        }
+    }
+    assert!((5..24).contains(&refused), "{refused}");
+}

@@ -65,18 +65,14 @@ pub(super) fn fill(
             false => Err(elsewhere(share, wanted)),
         };
     }
-    match place(share, house, &record) {
-        Ok(true) => {
+    // Where this fails, the record stays: the folder may be in its place already, and only by its record
+    // does the next call know that it is whole. One that names nothing is forgotten then.
+    match place(share, house, &record)? {
+        true => {
             attempt.settle();
             Ok(())
         }
-        outcome => {
-            // The attempt goes now, and without it the record is as good as none.
-            if let Err(error) = house.forget_record(wanted) {
-                eprintln!("the record of {} stays: {error}", wanted.folder);
-            }
-            Err(outcome.err().unwrap_or_else(|| elsewhere(share, wanted)))
-        }
+        false => Err(elsewhere(share, wanted)),
     }
 }
 
