@@ -106,7 +106,8 @@ impl Folder {
         Ok(at)
     }
 
-    /// The names in it, all read at once.
+    /// The names in it, all read at once: in their order, and each once. A server whose folder changes
+    /// meanwhile may tell one twice.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.0)? {
@@ -116,6 +117,8 @@ impl Folder {
                 names.push(OsStr::from_bytes(name).to_owned());
             }
         }
+        names.sort_unstable();
+        names.dedup();
         Ok(names)
     }
 

@@ -151,3 +151,16 @@ fn a_folder_is_entered_however_long_its_path_is() {
     out.push("..");
     assert!(folder.enter(&out).is_err());
 }
+
+#[test]
+fn names_are_told_in_their_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut names: Vec<OsString> = (0..50)
+        .map(|number| format!("{}-n", number * 7 % 50).into())
+        .collect();
+    for name in &names {
+        std::fs::write(dir.path().join(name), "").unwrap();
+    }
+    names.sort();
+    assert_eq!(Folder::open(dir.path()).unwrap().names().unwrap(), names);
+}

@@ -88,9 +88,7 @@ struct Level {
 
 impl Level {
     fn begin(from: Folder) -> io::Result<Self> {
-        let mut names = seen(from.names())?.unwrap_or_default();
-        names.sort_unstable();
-        let names = names.into_iter();
+        let names = seen(from.names())?.unwrap_or_default().into_iter();
         Ok(Self { from, names })
     }
 }
