@@ -6,6 +6,11 @@ use super::*;
 
 /// A share with so many files and folders, and no more.
 fn limited(ground: &Ground, files: u32) -> Target {
+    small(&ground.share(), files);
+    Target(ground.share())
+}
+
+fn small(at: &Path, files: u32) {
     let options = [FsOption {
         key: "nr_inodes".to_owned(),
         value: Some(files.to_string()),
@@ -16,8 +21,7 @@ fn limited(ground: &Ground, files: u32) -> Target {
         restrictions: Restrictions::default(),
         options: &options,
     };
-    mount::mount(&new, Folder::open(&ground.share()).unwrap()).unwrap();
-    Target(ground.share())
+    mount::mount(&new, Folder::open(at).unwrap()).unwrap();
 }
 
 fn fill(folder: &Path) {
@@ -53,6 +57,32 @@ async fn a_full_share_is_emptied_though_it_has_no_room_for_a_trash() {
         }
         drop(share);
     }
+}
+
+#[tokio::test]
+async fn a_folder_leaves_its_name_before_its_files_also_where_there_is_no_room_for_a_trash() {
+    if !is_root() {
+        return;
+    }
+    let ground = Ground::new();
+    let share = limited(&ground, 40);
+    let root = Folder::open(&ground.share()).unwrap();
+    root.make("deep/er/stuck", 0o755).unwrap();
+    fill(&ground.share().join("deep/er"));
+    // Another file system cannot be removed, so that this comes to no end.
+    small(&ground.share().join("deep/er/stuck"), 2);
+    let id = "nfs.example#share#deep/er#pvc-1#";
+    ground.delete(id).await.unwrap_err();
+    let left = names(&ground.share().join("deep"));
+    assert!(left.len() == 1 && left[0].starts_with('.'), "{left:?}");
+    drop(Target(
+        ground.share().join("deep").join(&left[0]).join("stuck"),
+    ));
+    for _ in 0..2 {
+        ground.delete(id).await.unwrap();
+        assert_eq!(names(&ground.share()), Vec::<String>::new());
+    }
+    drop((root, share));
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use tonic::Code;
 use super::attempt::{self, Kind};
 use super::bulk::Bulk;
 use super::house::{House, found, remove_empty_parents};
-use super::remove::{Removal, remove_in_place};
+use super::remove::{self, Removal};
 use super::share::{Ground, Left, Share};
 use super::sight;
 use crate::nfs::failure::Failure;
@@ -39,6 +39,9 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
     let share = ground.open(on)?;
     let failed = |doing: &str| share.failed(&format!("{doing} {folder}"));
     let there = found(share.root.enter(folder.path())).map_err(failed("look for"))?;
+    if there.is_none() {
+        finish(ground, &share, folder).map_err(failed("delete"))?;
+    }
     let house = match (&there, House::find(&share)?) {
         (_, Some(house)) => Some(house),
         // Where there is no room for our own folder nothing is on record, and what goes makes room.
@@ -94,25 +97,44 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
     Ok(Answer::Done)
 }
 
-/// Moves a folder to the trash. Where there is no room for that it is removed where it is, however long
-/// its caller has to wait: a share that is full must be emptied somehow.
+/// Moves a folder to the trash. Where there is no room for that it is removed beside its place, however
+/// long its caller has to wait: a share that is full must be emptied somehow.
 fn throw_away(
     ground: &Ground<'_>,
     share: &Share,
     house: Option<&House>,
     folder: &SubDir,
 ) -> io::Result<Option<OsString>> {
-    let parent = match folder.parent() {
-        None => share.root.again()?,
-        Some(parent) => share.root.enter(parent)?,
-    };
+    let parent = parent(share, folder)?;
     match house.map(|house| house.throw_away(&parent, folder.name())) {
         Some(Err(error)) if is_full(&error) => {}
         Some(outcome) => return outcome,
         None => {}
     }
-    ground.pulse.doing(format!("delete {folder} in its place"));
-    remove_in_place(ground.pulse, &parent, folder.name()).map(|()| None)
+    ground
+        .pulse
+        .doing(format!("delete {folder} beside its place"));
+    remove::remove_in_place(ground.pulse, &parent, folder.name()).map(|()| None)
+}
+
+/// Removes what an earlier call began to remove beside its place.
+fn finish(ground: &Ground<'_>, share: &Share, folder: &SubDir) -> io::Result<()> {
+    let Some(parent) = found(parent(share, folder))? else {
+        return Ok(());
+    };
+    if !remove::is_begun(&parent, folder.name())? {
+        return Ok(());
+    }
+    remove::remove_in_place(ground.pulse, &parent, folder.name())?;
+    remove_empty_parents(share, folder)
+}
+
+/// The folder that one is in.
+fn parent(share: &Share, folder: &SubDir) -> io::Result<Folder> {
+    match folder.parent() {
+        None => share.root.again(),
+        Some(parent) => share.root.enter(parent),
+    }
 }
 
 pub(super) fn is_full(error: &io::Error) -> bool {
@@ -127,10 +149,7 @@ fn archive(
     folder: &SubDir,
     replace: bool,
 ) -> io::Result<Option<OsString>> {
-    let from = match folder.parent() {
-        None => share.root.again()?,
-        Some(parent) => share.root.enter(parent)?,
-    };
+    let from = parent(share, folder)?;
     let archived = folder.archived();
     let to = match archived.parent() {
         None => share.root.again()?,
