@@ -84,7 +84,14 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
     thrown.extend(match on_delete {
         OnDelete::Retain => None,
         OnDelete::Archive => {
-            archive(&share, house.as_ref(), folder, *remove_archived).map_err(failed("archive"))?
+            let house = house.as_ref();
+            let older = folder.archived(0);
+            // What has that name may be a volume, or hold one, or another one's archive.
+            let nobodys = house.map(|house| house.is_nobodys(&older)).transpose();
+            let replace = *remove_archived
+                && nobodys.map_err(failed("look at the archive of"))? == Some(true)
+                && sight::refuse_in_use(ground, &share, on, &older, shown).is_ok();
+            archive(&share, house, folder, replace).map_err(failed("archive"))?
         }
         OnDelete::Delete => {
             let thrown = throw_away(ground, &share, house.as_ref(), folder);
@@ -150,25 +157,26 @@ fn archive(
     replace: bool,
 ) -> io::Result<Option<OsString>> {
     let from = parent(share, folder)?;
-    let archived = folder.archived();
+    let archived = folder.archived(0);
     let to = match archived.parent() {
         None => share.root.again()?,
         Some(parent) => share.root.make(parent, 0o777)?,
     };
+    match house.map(|house| house.note(&archived)) {
+        Some(Err(error)) if !is_full(&error) => return Err(error),
+        _ => {}
+    }
     let thrown = match house.filter(|_| replace) {
         Some(house) => house.throw_away(&to, archived.name())?,
         None => None,
     };
     // An older archive of the same name is somebody's data: the new one gets a number.
     for number in 0..10_000_u32 {
-        let name = match number {
-            0 => archived.name().to_owned(),
-            number => format!("{}-{number}", archived.name()),
-        };
-        if to.look(&name)?.is_some() {
+        let archived = folder.archived(number);
+        if to.look(archived.name())?.is_some() {
             continue;
         }
-        from.rename(folder.name(), &to, &name)?;
+        from.rename(folder.name(), &to, archived.name())?;
         return Ok(thrown);
     }
     Err(io::Error::other("there are too many archives of this name"))
