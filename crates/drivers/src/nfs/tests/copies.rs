@@ -226,6 +226,42 @@ async fn a_snapshot_takes_no_folder_that_is_there() {
 }
 
 #[tokio::test]
+async fn an_archive_that_another_driver_left_half_written_is_packed_anew() {
+    use std::os::unix::fs::PermissionsExt;
+    for (ending, compress, trailer) in [("tar.gz", true, 20), ("tar", false, 1024)] {
+        let ground = Ground::with(|config| config.compress = compress);
+        let source = ground.filled("pvc-1", 40).await;
+        ground.snapshot("whole", &source).await.unwrap();
+        let name = format!("pvc-1.{ending}");
+        let whole = fs::read(ground.share().join("whole").join(&name)).unwrap();
+        // Also one of which whole entries are there.
+        let all = whole.len();
+        for length in [0, 100, all / 2 / 512 * 512 + 9, all - trailer, all] {
+            let folder = ground.share().join(format!("s-{length}"));
+            fs::create_dir(&folder).unwrap();
+            let archive = folder.join(&name);
+            fs::write(&archive, &whole[..length]).unwrap();
+            fs::set_permissions(&archive, fs::Permissions::from_mode(0o644)).unwrap();
+            let before = archive.metadata().unwrap().ino();
+            for _ in 0..2 {
+                let made = ground.snapshot(&format!("s-{length}"), &source).await;
+                let made = made.unwrap();
+                assert_eq!(names(&folder), [name.as_str()]);
+                let found = archive.metadata().unwrap();
+                assert_eq!(found.ino() == before, length == whole.len(), "{length}");
+                assert_eq!(found.len(), u64::try_from(made.size_bytes).unwrap());
+                assert_eq!(found.mode() & 0o777, 0o600);
+                let restored = ground
+                    .create_from(&format!("r-{length}"), &[], restored(&made.snapshot_id))
+                    .await;
+                restored.unwrap();
+                assert_eq!(names(&ground.share().join(format!("r-{length}"))).len(), 40);
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_snapshot_of_a_volume_with_the_longest_name_is_packed() {
     let ground = Ground::new();
     let name = "n".repeat(255);

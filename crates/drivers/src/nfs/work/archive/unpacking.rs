@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use flate2::read::MultiGzDecoder;
 use orlop_host::Folder;
-use orlop_host::folder::{self, Entry, EntryKind};
+use orlop_host::folder::{self, EntryKind};
 use tar::{EntryType, Header};
 
 use super::super::Pulse;
@@ -27,32 +27,49 @@ pub(in crate::nfs::work) fn unpack(
     to: &Folder,
     pulse: &Pulse<'_>,
 ) -> io::Result<()> {
-    let archive = io::BufReader::with_capacity(1 << 20, archive);
-    match packed {
-        Packed::Plain => read(archive, to, pulse),
-        Packed::Gzip => read(MultiGzDecoder::new(archive), to, pulse),
-    }
-}
-
-fn read(archive: impl Read, to: &Folder, pulse: &Pulse<'_>) -> io::Result<()> {
-    let meter = Rc::new(Meter::default());
-    let mut archive = tar::Archive::new(Metered {
-        archive,
-        meter: Rc::clone(&meter),
-    });
     let mut unpacking = Unpacking {
         to,
         pulse,
         folders: Vec::new(),
         last: None,
     };
+    read(archive, packed, pulse, |entry| unpacking.entry(entry))?;
+    unpacking.dress()
+}
+
+/// Reads an archive to its end.
+pub(super) fn check(archive: File, packed: Packed, pulse: &Pulse<'_>) -> io::Result<()> {
+    read(archive, packed, pulse, |_| {
+        pulse.file();
+        Ok(())
+    })
+}
+
+type Entry<'a> = tar::Entry<'a, Metered<Box<dyn Read>>>;
+
+fn read(
+    archive: File,
+    packed: Packed,
+    pulse: &Pulse<'_>,
+    mut each: impl FnMut(&mut Entry<'_>) -> io::Result<()>,
+) -> io::Result<()> {
+    let archive = io::BufReader::with_capacity(1 << 20, archive);
+    let archive: Box<dyn Read> = match packed {
+        Packed::Plain => Box::new(archive),
+        Packed::Gzip => Box::new(MultiGzDecoder::new(archive)),
+    };
+    let meter = Rc::new(Meter::default());
+    let mut archive = tar::Archive::new(Metered {
+        archive,
+        meter: Rc::clone(&meter),
+    });
     let mut entries = archive.entries()?;
     loop {
         meter.left.set(Some(HEADERS));
         let Some(entry) = entries.next() else { break };
         meter.left.set(None);
         let mut entry = entry?;
-        unpacking.entry(&mut entry)?;
+        each(&mut entry)?;
         // To its end, so that what comes next is the next header.
         let mut rest = vec![0; 64 << 10];
         while entry.read(&mut rest)? > 0 {
@@ -65,7 +82,7 @@ fn read(archive: impl Read, to: &Folder, pulse: &Pulse<'_>) -> io::Result<()> {
             "the archive is cut short",
         ));
     }
-    unpacking.dress()
+    Ok(())
 }
 
 /// What is known of an archive that is being read.
@@ -104,7 +121,7 @@ struct Unpacking<'a> {
     to: &'a Folder,
     pulse: &'a Pulse<'a>,
     /// A folder is dressed last: its time changes, and it may not be writable, or ours, any more.
-    folders: Vec<(PathBuf, Entry)>,
+    folders: Vec<(PathBuf, folder::Entry)>,
     /// Where the last entry went, which is where the next one goes mostly.
     last: Option<(PathBuf, Folder)>,
 }
@@ -117,7 +134,7 @@ struct More {
 }
 
 impl Unpacking<'_> {
-    fn entry<R: Read>(&mut self, entry: &mut tar::Entry<'_, R>) -> io::Result<()> {
+    fn entry(&mut self, entry: &mut Entry<'_>) -> io::Result<()> {
         self.pulse.file();
         let kind = entry.header().entry_type();
         if kind == EntryType::XGlobalHeader {
@@ -228,7 +245,7 @@ impl Unpacking<'_> {
     }
 }
 
-fn more<R: Read>(entry: &mut tar::Entry<'_, R>) -> io::Result<More> {
+fn more(entry: &mut Entry<'_>) -> io::Result<More> {
     let mut more = More::default();
     let Some(records) = entry.pax_extensions()? else {
         return Ok(more);
@@ -263,9 +280,9 @@ fn exact(text: &str) -> Option<(i64, u32)> {
     }
 }
 
-fn clothes(header: &Header) -> io::Result<Entry> {
+fn clothes(header: &Header) -> io::Result<folder::Entry> {
     let number = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
-    Ok(Entry {
+    Ok(folder::Entry {
         kind: EntryKind::Other,
         mode: header.mode()? & 0o7777,
         uid: number(header.uid()?),
