@@ -71,16 +71,25 @@ fn read(
         let mut entry = entry?;
         each(&mut entry)?;
         // To its end, so that what comes next is the next header.
-        let mut rest = vec![0; 64 << 10];
-        while entry.read(&mut rest)? > 0 {
-            pulse.beat();
-        }
+        drain(&mut entry, pulse)?;
     }
+    meter.left.set(None);
     if meter.ended.get() {
         return Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
             "the archive is cut short",
         ));
+    }
+    // A checksum of all that was packed comes after the end of what was.
+    drop(entries);
+    drain(&mut archive.into_inner(), pulse)
+}
+
+/// Reads on to the end.
+fn drain(from: &mut impl Read, pulse: &Pulse<'_>) -> io::Result<()> {
+    let mut rest = vec![0; 64 << 10];
+    while from.read(&mut rest)? > 0 {
+        pulse.beat();
     }
     Ok(())
 }
