@@ -212,7 +212,7 @@ async fn a_snapshot_takes_no_folder_that_is_there() {
     for name in ["snap-1", "snap-2"] {
         let snapshot = ground.snapshot(name, &source).await.unwrap();
         assert_eq!(names(&ground.share().join(name)), Vec::<String>::new());
-        let aside = format!("{name}.snapshot");
+        let aside = format!("{name}@snapshot");
         assert_eq!(names(&ground.share().join(&aside)), ["pvc-1.tar.gz"]);
         // It stays where it is, whatever becomes of the volume, and nobody else gets its name.
         fs::remove_dir(ground.share().join(name)).unwrap();
@@ -223,6 +223,31 @@ async fn a_snapshot_takes_no_folder_that_is_there() {
         ground.discard(&snapshot.snapshot_id).await.unwrap();
         assert!(!ground.share().join(&aside).exists());
     }
+}
+
+#[tokio::test]
+async fn no_snapshot_is_taken_for_one_that_went_aside() {
+    let ground = Ground::new();
+    let source = ground.filled("pvc-1", 1).await;
+    let other = ground.filled("pvc-2", 1).await;
+    let mut ids = std::collections::BTreeSet::new();
+    for (name, of) in [
+        ("x", &source),
+        ("y.snapshot", &source),
+        ("y", &source),
+        ("x.snapshot", &other),
+        ("x@snapshot", &other),
+        ("x", &source),
+    ] {
+        let made = ground.snapshot(name, of).await.unwrap();
+        assert_eq!(made.source_volume_id, *of);
+        ids.insert(made.snapshot_id);
+    }
+    assert_eq!(ids.len(), 5);
+    // What lies where it could have gone matters to none that is in its place.
+    fs::create_dir(ground.share().join("x@snapshot")).unwrap();
+    fs::write(ground.share().join("x@snapshot/pvc-2.tar"), "").unwrap();
+    ground.snapshot("x", &source).await.unwrap();
 }
 
 #[tokio::test]

@@ -40,18 +40,25 @@ pub(super) fn pack(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failure>
         let (house, pulse) = (known.as_ref(), ground.pulse);
         look(&target, house, folder, archive, is_aside, pulse)
     };
-    let (is_aside, is_short) = match (look(folder, false)?, look(aside, true)?) {
-        (Standing::Made(answer), _) | (_, Standing::Made(answer)) => return Ok(answer),
-        (Standing::Nothing, _) => (false, false),
-        (Standing::Short, _) => (false, true),
-        (Standing::Volume, Standing::Nothing) => (true, false),
-        (Standing::Volume, Standing::Short) => (true, true),
-        (Standing::Volume, Standing::Volume) => return Err(taken(&target, aside)),
+    let standing = look(folder, false)?;
+    let is_aside = matches!(standing, Standing::Volume);
+    let (folder, standing) = match standing {
+        Standing::Made(answer) => return Ok(answer),
+        Standing::Volume => (aside, look(aside, true)?),
+        // One that went aside stays there, also when the volume has gone that had its name.
+        free => match look(aside, true)? {
+            Standing::Made(answer) => return Ok(answer),
+            _ => (folder, free),
+        },
     };
-    let folder = if is_aside { aside } else { folder };
-    if is_short {
-        eprintln!("the archive of snapshot {folder} is cut short, and packed anew");
-        discard::make_way(&target, folder, archive)?;
+    match standing {
+        Standing::Made(answer) => return Ok(answer),
+        Standing::Volume => return Err(taken(&target, folder)),
+        Standing::Short => {
+            eprintln!("the archive of snapshot {folder} is cut short, and packed anew");
+            discard::make_way(&target, folder, archive)?;
+        }
+        Standing::Nothing => {}
     }
     let failed = |doing: &str| target.failed(&format!("{doing} {folder}"));
     let packed = match compress {
