@@ -11,7 +11,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RawDir, ResolveFlags, Uid};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RawDir, ResolveFlags, StatxFlags, Uid,
+};
 use rustix::io::Errno;
 
 use crate::filesystem::{self, Usage};
@@ -59,6 +61,20 @@ impl Folder {
     /// A directory below, on the same mount and without a link on the way.
     pub fn enter(&self, below: impl AsRef<Path>) -> io::Result<Self> {
         self.walk(below.as_ref(), SAME_MOUNT)
+    }
+
+    /// A directory below, as a server has it now: a client of NFS answers for up to a minute from what it
+    /// was told about a folder, unless that is asked for anew.
+    pub fn enter_anew(&self, below: impl AsRef<Path>) -> io::Result<Self> {
+        let below = below.as_ref();
+        plain(below)?;
+        let mut at = self.again()?;
+        for part in below.components() {
+            let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+            rustix::fs::statx(&at.0, c"", flags, StatxFlags::CTIME)?;
+            at = at.enter(part)?;
+        }
+        Ok(at)
     }
 
     /// A directory below, without a link on the way, though it may be on another mount.

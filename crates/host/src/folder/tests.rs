@@ -12,6 +12,8 @@ fn nothing_above_and_no_link_is_reached() {
     symlink("a", dir.path().join("share/in")).unwrap();
     let share = Folder::open(&dir.path().join("share")).unwrap();
     share.enter("a/b").unwrap();
+    let anew = share.enter_anew("a/b").unwrap().itself().unwrap();
+    assert_eq!(anew, share.enter("a/b").unwrap().itself().unwrap());
     for path in [
         "",
         ".",
@@ -24,6 +26,7 @@ fn nothing_above_and_no_link_is_reached() {
         "a/../..",
     ] {
         assert!(share.enter(path).is_err(), "{path:?} was entered");
+        assert!(share.enter_anew(path).is_err(), "{path:?} was entered");
         assert!(share.make(path, 0o755).is_err(), "{path:?} was made");
     }
     assert!(share.make("out/x", 0o755).is_err());
