@@ -15,6 +15,7 @@ use tar::{EntryType, Header};
 
 use super::super::Pulse;
 use super::super::copy::{DEEPEST, LOOKS, restless, seen, too_deep};
+use super::super::steady::Steady;
 use super::{LONGEST_PATH, Packed, SAME_AS};
 
 /// How long a link's target may be in a header itself.
@@ -27,7 +28,7 @@ pub(in crate::nfs::work) fn pack(
     packed: Packed,
     pulse: &Pulse<'_>,
 ) -> io::Result<()> {
-    let out = io::BufWriter::with_capacity(1 << 20, to);
+    let out = io::BufWriter::with_capacity(1 << 20, Steady::new(to, pulse));
     match packed {
         Packed::Plain => write(from, out, pulse)?.flush(),
         Packed::Gzip => {

@@ -15,6 +15,7 @@ use tar::{EntryType, Header};
 
 use super::super::Pulse;
 use super::super::copy::{dress, tolerate};
+use super::super::steady::Steady;
 use super::{LONGEST_PATH, Packed, SAME_AS};
 
 /// The most that is read for one entry before its content: a path and a link's target, written twice.
@@ -171,17 +172,16 @@ impl Unpacking<'_> {
                 }
                 // A later entry of the same name counts.
                 held.remove_file(name)?;
-                let mut file = held.create(name, 0o600)?;
+                let file = held.create(name, 0o600)?;
+                let mut steady = Steady::new(&file, self.pulse);
                 let mut buffer = vec![0; 256 << 10];
                 loop {
                     match entry.read(&mut buffer)? {
                         0 => break,
-                        length => file.write_all(&buffer[..length])?,
+                        length => steady.write_all(&buffer[..length])?,
                     }
-                    self.pulse.beat();
                 }
-                // A client writes later, and nobody hears what closing a file says of that.
-                file.sync_data()?;
+                steady.finish()?;
                 tolerate(folder::dress(&file, &looks))?;
             }
             EntryType::Symlink => {
