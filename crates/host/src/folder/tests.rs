@@ -167,3 +167,36 @@ fn names_are_told_in_their_order() {
     names.sort();
     assert_eq!(Folder::open(dir.path()).unwrap().names().unwrap(), names);
 }
+
+#[test]
+fn a_folder_that_may_not_be_read_is_held_measured_and_opened_to_others() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    let dir = tempfile::tempdir().unwrap();
+    if dir.path().metadata().unwrap().uid() != 0 {
+        eprintln!("skipped: giving a folder away needs root");
+        return;
+    }
+    let mode = std::fs::Permissions::from_mode;
+    let below = dir.path().join("share/below");
+    std::fs::create_dir_all(&below).unwrap();
+    std::fs::set_permissions(dir.path(), mode(0o711)).unwrap();
+    std::fs::set_permissions(dir.path().join("share"), mode(0o711)).unwrap();
+    std::fs::set_permissions(&below, mode(0o311)).unwrap();
+    chown(&below, Some(65534), None).unwrap();
+    // Who a thread is, is its own.
+    let somebody = std::thread::spawn({
+        let share = dir.path().join("share");
+        move || {
+            rustix::thread::set_thread_uid(Uid::from_raw(65534)).unwrap();
+            Folder::open(&share).unwrap_err();
+            let share = Folder::hold(&share).unwrap();
+            share.enter("below").unwrap_err();
+            let below = share.hold_across_mounts("below").unwrap();
+            assert_eq!(below.itself().unwrap().mode, 0o311);
+            assert!(below.usage().unwrap().total_bytes > 0);
+            below.set_mode(0o755).unwrap();
+            share.enter("below").unwrap();
+        }
+    });
+    somebody.join().unwrap();
+}

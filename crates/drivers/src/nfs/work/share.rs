@@ -69,6 +69,7 @@ pub(super) enum Left {
 /// A share that can be worked on.
 pub(super) struct Share {
     pub(super) export: Export,
+    /// Held, and not open: we may not be allowed to read it.
     pub(super) root: Folder,
 }
 
@@ -140,7 +141,7 @@ impl<'a> Ground<'a> {
             },
             Some(folder) => {
                 let path = folder.join(&on.export.server).join(&on.export.share);
-                Folder::open(&path).map_err(|error| diagnosis::work(&on.export, "look", &error))?
+                Folder::hold(&path).map_err(|error| diagnosis::work(&on.export, "look", &error))?
             }
         };
         self.pulse.reached();
@@ -255,7 +256,7 @@ impl<'a> Ground<'a> {
             let point = Folder::open(&self.order.working_dir).map_err(place)?;
             match mount::mount(&new, &point) {
                 Ok(()) => {
-                    let root = Folder::open(&self.order.working_dir);
+                    let root = Folder::hold(&self.order.working_dir);
                     return root.map_err(|error| diagnosis::work(export, "look", &error));
                 }
                 Err(error)
