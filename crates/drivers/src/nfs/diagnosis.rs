@@ -9,7 +9,7 @@ use tonic::Code;
 
 use super::export::Export;
 use super::failure::Failure;
-use super::options::MountPlan;
+use super::options::{MountPlan, Transport};
 
 // The numbers of Linux on all machines that we run on.
 const EPERM: i32 = 1;
@@ -105,10 +105,7 @@ pub(crate) fn mount(
         said => format!(" ({said})"),
     };
     let opened = matches!(error, MountError::Open { .. });
-    let is_rdma = plan
-        .value("proto")
-        .is_some_and(|proto| proto.starts_with("rdma"))
-        || plan.options.iter().any(|(key, _)| key == "rdma");
+    let is_rdma = plan.transport() == Transport::Rdma;
     let (code, told) = match number {
         Some(ENODEV | EINVAL | EPROTONOSUPPORT) if opened && is_rdma => (
             Code::FailedPrecondition,

@@ -20,6 +20,7 @@ use super::Pulse;
 use crate::nfs::diagnosis;
 use crate::nfs::export::Export;
 use crate::nfs::failure::Failure;
+use crate::nfs::options::Transport;
 use crate::nfs::order::{Mounting, Order, Work};
 
 /// How long a server may take to accept a connection.
@@ -212,10 +213,7 @@ impl<'a> Ground<'a> {
 
     /// Sees whether the server accepts connections: the kernel's client would try for minutes.
     fn greet(&self, on: &Mounting, address: SocketAddr) -> Result<(), Failure> {
-        if matches!(
-            on.plan.value("proto"),
-            Some("udp" | "udp6" | "rdma" | "rdma6")
-        ) {
+        if on.plan.transport() != Transport::Tcp {
             return Ok(());
         }
         self.pulse
