@@ -22,6 +22,14 @@ pub(crate) struct MountPlan {
     pub(crate) flags: Vec<String>,
 }
 
+/// How a server is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Tcp,
+    Udp,
+    Rdma,
+}
+
 /// Why an option cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OptionRefused {
@@ -219,6 +227,24 @@ impl MountPlan {
         found.and_then(|(_, value)| value.as_deref())
     }
 
+    /// How the server is reached: by the last option that says so.
+    pub(crate) fn transport(&self) -> Transport {
+        let named = |(key, value): &(String, Option<String>)| {
+            let word = match key.as_str() {
+                "proto" => value.as_deref()?,
+                key => key,
+            };
+            match word {
+                "tcp" | "tcp6" => Some(Transport::Tcp),
+                "udp" | "udp6" => Some(Transport::Udp),
+                "rdma" | "rdma6" => Some(Transport::Rdma),
+                _ => None,
+            }
+        };
+        let named = self.options.iter().rev().find_map(named);
+        named.unwrap_or(Transport::Tcp)
+    }
+
     /// What the mount refuses.
     pub(crate) fn restrictions(&self) -> Restrictions {
         let mut restrictions = Restrictions::default();
@@ -317,6 +343,23 @@ mod tests {
         assert_eq!(versions("nfsvers=4.1,hard"), "4.1");
         assert_eq!(versions("vers=4,minorversion=1"), "4.1");
         assert_eq!(versions("v3"), "3");
+    }
+
+    #[test]
+    fn how_a_server_is_reached_is_told_by_whatever_says_so_last() {
+        for (text, transport) in [
+            ("", Transport::Tcp),
+            ("hard,proto=tcp6", Transport::Tcp),
+            ("rdma,port=20049", Transport::Rdma),
+            ("proto=rdma6", Transport::Rdma),
+            ("udp", Transport::Udp),
+            ("proto=udp,timeo=7", Transport::Udp),
+            ("rdma,tcp", Transport::Tcp),
+            ("tcp,proto=rdma", Transport::Rdma),
+        ] {
+            let plan = MountPlan::parse([text]).unwrap();
+            assert_eq!(plan.transport(), transport, "{text}");
+        }
     }
 
     #[test]

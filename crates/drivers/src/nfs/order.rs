@@ -107,6 +107,8 @@ pub(crate) struct Create {
     pub(crate) limit: i64,
     pub(crate) permissions: Option<u32>,
     pub(crate) content: Option<Content>,
+    /// What this node shows of servers, if there is content.
+    pub(crate) shown: Vec<Seen>,
 }
 
 /// What a new volume is filled from.

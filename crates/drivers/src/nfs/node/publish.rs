@@ -103,7 +103,9 @@ fn understand(
         plan.flags.extend(more.flags);
         plan.version = more.version.or(plan.version);
     }
-    if request.readonly || capability.reads_only() {
+    // Not the mode: of several the kubelet tells the first, whichever that is, and it doesn't keep pods of
+    // ReadOnlyMany from writing elsewhere either.
+    if request.readonly {
         plan.flags.push("ro".to_owned());
     }
     let published = Published {

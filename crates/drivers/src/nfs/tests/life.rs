@@ -134,6 +134,58 @@ async fn an_older_archive_makes_way_if_it_is_told_to() {
 }
 
 #[tokio::test]
+async fn no_archive_makes_way_that_is_a_volume_or_holds_another_ones_archive() {
+    let ground = Ground::with(|config| {
+        config.remove_archived = true;
+        config.on_delete = OnDelete::Archive;
+    });
+    let archived = async |name: &str, folder: &str| {
+        let volume = ground.create(name, &[("subDir", folder)]).await.unwrap();
+        fs::write(ground.share().join(folder).join(name), "x").unwrap();
+        ground.delete(&volume.volume_id).await.unwrap();
+    };
+    archived("pvc-1", "team/db").await;
+    archived("pvc-2", "team").await;
+    ground
+        .create("pvc-3", &[("subDir", "archived-live")])
+        .await
+        .unwrap();
+    archived("pvc-4", "live").await;
+    ground
+        .create("pvc-5", &[("subDir", "archived-outer/inner")])
+        .await
+        .unwrap();
+    archived("pvc-6", "outer").await;
+    for (folder, held) in [
+        ("archived-team", vec!["db"]),
+        ("archived-team/db", vec!["pvc-1"]),
+        ("archived-team-1", vec!["pvc-2"]),
+        ("archived-live", vec![]),
+        ("archived-live-1", vec!["pvc-4"]),
+        ("archived-outer", vec!["inner"]),
+        ("archived-outer-1", vec!["pvc-6"]),
+    ] {
+        assert_eq!(names(&ground.share().join(folder)), held, "{folder}");
+    }
+}
+
+#[tokio::test]
+async fn a_volume_with_the_longest_name_is_archived_as_often_as_it_is_made() {
+    let ground = Ground::new();
+    let name = "n".repeat(255);
+    for round in 1..4 {
+        fs::create_dir(ground.share().join(&name)).unwrap();
+        let id = format!("nfs.example#share#{name}##archive");
+        for _ in 0..2 {
+            ground.delete(&id).await.unwrap();
+        }
+        let names = names(&ground.share());
+        assert_eq!(names.len(), round);
+        assert!(names.iter().all(|name| name.starts_with("archived-nnn")));
+    }
+}
+
+#[tokio::test]
 async fn a_clone_and_a_restored_snapshot_have_what_the_volume_had() {
     let ground = Ground::new();
     let volume = ground

@@ -13,6 +13,7 @@ use orlop_host::Folder;
 use orlop_host::folder::{self, Entry, EntryKind};
 
 use super::Pulse;
+use super::steady::Steady;
 
 /// How much is asked of a server at once, so that it can be seen to go on.
 const AT_ONCE: usize = 16 << 20;
@@ -160,28 +161,28 @@ impl Copy<'_> {
 
     /// By the server itself where it can, which is within one share by version 4.2.
     fn bytes(&self, from: &File, to: &File) -> io::Result<()> {
+        let mut steady = Steady::new(to, self.pulse);
         let mut first = true;
         loop {
             match folder::copy_some(from, to, AT_ONCE) {
-                Ok(0) if first => return self.through_here(from, to),
-                Ok(0) => return Ok(()),
-                Ok(_) => self.pulse.beat(),
-                Err(error) if first && cannot(&error) => return self.through_here(from, to),
+                Ok(0) if first => return through_here(from, steady),
+                // Where the server can't, the kernel may have copied by itself, and writes later.
+                Ok(0) => return steady.finish(),
+                Ok(length) => steady.wrote(length)?,
+                Err(error) if first && cannot(&error) => return through_here(from, steady),
                 Err(error) => return Err(error),
             }
             first = false;
         }
     }
+}
 
-    fn through_here(&self, mut from: &File, mut to: &File) -> io::Result<()> {
-        let mut buffer = vec![0; 1 << 20];
-        loop {
-            match from.read(&mut buffer)? {
-                // A client writes later, and nobody hears what closing a file says of that.
-                0 => return to.sync_data(),
-                length => to.write_all(&buffer[..length])?,
-            }
-            self.pulse.beat();
+fn through_here(mut from: &File, mut to: Steady<'_>) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => return to.finish(),
+            length => to.write_all(&buffer[..length])?,
         }
     }
 }

@@ -12,7 +12,7 @@ use super::create::{MODE, permit};
 use super::house::{House, found};
 use super::share::{Ground, Share};
 use super::source::{Source, enter, missing};
-use super::{archive, copy};
+use super::{archive, copy, sight};
 use crate::nfs::failure::Failure;
 use crate::nfs::order::{Content, Create, Mounting};
 use crate::nfs::record::{Placing, Record};
@@ -36,7 +36,7 @@ pub(super) fn fill(
     }
     // What says otherwise is wrong: cut short, or of a folder that has gone since.
     house.forget_record(wanted).map_err(failed("forget"))?;
-    free(share, house, wanted)?;
+    free(ground, share, house, order)?;
     let mut attempt = from_source(ground, share, house, content, order)?;
     permit(attempt.folder(), order.permissions);
     let looks = attempt.folder().itself().map_err(failed("look at"))?;
@@ -47,7 +47,7 @@ pub(super) fn fill(
         }),
         ..wanted.clone()
     };
-    free(share, house, wanted)?;
+    free(ground, share, house, order)?;
     attempt.expose();
     let claimed = house.claim(&record).map_err(failed("write of"))?;
     let own = |it: &Record| it.placing == record.placing;
@@ -65,18 +65,14 @@ pub(super) fn fill(
             false => Err(elsewhere(share, wanted)),
         };
     }
-    match place(share, house, &record) {
-        Ok(true) => {
+    // Where this fails, the record stays: the folder may be in its place already, and only by its record
+    // does the next call know that it is whole. One that names nothing is forgotten then.
+    match place(share, house, &record)? {
+        true => {
             attempt.settle();
             Ok(())
         }
-        outcome => {
-            // The attempt goes now, and without it the record is as good as none.
-            if let Err(error) = house.forget_record(wanted) {
-                eprintln!("the record of {} stays: {error}", wanted.folder);
-            }
-            Err(outcome.err().unwrap_or_else(|| elsewhere(share, wanted)))
-        }
+        false => Err(elsewhere(share, wanted)),
     }
 }
 
@@ -88,8 +84,10 @@ fn elsewhere(share: &Share, wanted: &Record) -> Failure {
     Failure::new(Code::Aborted, told)
 }
 
-/// Whether nobody has the folder, not even an empty one: a pod may show it.
-fn free(share: &Share, house: &House, wanted: &Record) -> Result<(), Failure> {
+/// Refuses a folder that somebody has, even an empty one if a pod may show it. One that nobody is known to
+/// have is what was left of another try, by the original for one.
+fn free(ground: &Ground<'_>, share: &Share, house: &House, order: &Create) -> Result<(), Failure> {
+    let wanted = &order.record;
     let failed = |doing: &str| share.failed(&format!("{doing} {}", wanted.folder));
     let told = |why: &str| {
         let told = format!(
@@ -104,10 +102,11 @@ fn free(share: &Share, house: &House, wanted: &Record) -> Result<(), Failure> {
     }
     let there = found(share.root.enter(wanted.folder.path())).map_err(failed("look for"))?;
     match there {
-        Some(folder) if !folder.names().map_err(failed("look into"))?.is_empty() => {
-            told("is there and not empty")
+        None => Ok(()),
+        Some(folder) if folder.names().map_err(failed("look into"))?.is_empty() => {
+            sight::refuse_in_use(ground, share, &order.on, &wanted.folder, &order.shown)
         }
-        _ => Ok(()),
+        Some(_) => told("is there and not empty"),
     }
 }
 

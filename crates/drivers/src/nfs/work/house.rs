@@ -146,6 +146,11 @@ impl House {
         Ok(!users.names()?.iter().any(other))
     }
 
+    /// Whether no volume has a folder, and nothing of others is known to be in it.
+    pub(super) fn is_nobodys(&self, folder: &SubDir) -> io::Result<bool> {
+        Ok(self.is_alone(folder, "")? && self.notes(folder)?.is_empty())
+    }
+
     /// Forgets a volume. `true` if no other one uses its folder.
     pub(super) fn forget(&self, folder: &SubDir, key: &str) -> io::Result<bool> {
         let Some(users) = self.users(folder)? else {
