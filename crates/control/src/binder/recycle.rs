@@ -174,7 +174,7 @@ pub fn decide(view: &View) -> Step {
     }
     match pod.phase() {
         PodPhase::Succeeded => Step::Done,
-        PodPhase::Failed => Step::FailAndDelete(failed(&why_it_failed(pod))),
+        PodPhase::Failed => Step::FailAndDelete(failed(&why_it_failed(pod, source.scrubbing))),
         PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => {
             let most = source.patience(volume);
             match most.checked_sub(view.age) {
@@ -185,7 +185,7 @@ pub fn decide(view: &View) -> Step {
     }
 }
 
-fn why_it_failed(pod: &Pod) -> String {
+fn why_it_failed(pod: &Pod, scrubbing: &Scrubbing) -> String {
     if !pod.status.message.is_empty() {
         return pod.status.message.clone();
     }
@@ -194,9 +194,23 @@ fn why_it_failed(pod: &Pod) -> String {
         .filter_map(|c| c.state.terminated.as_ref())
         .next();
     match ended {
+        Some(end) if !end.message.trim().is_empty() => end.message.trim().to_owned(),
+        // Of a pod of somebody else's we don't know what it means by that.
+        Some(end) if end.exit_code == MOUNTED_INSIDE && scrubbing.pod == default_pod() => {
+            "something is mounted inside the volume; unmount it".to_owned()
+        }
         Some(end) => format!("the recycler pod ended with exit code {}", end.exit_code),
         None => "pod failed, pod.Status.Message unknown".to_owned(),
     }
+}
+
+/// Why a recycler's pod has no node yet, as its scheduler says it on the pod.
+pub fn why_unplaced(pod: &Pod) -> Option<&str> {
+    let mut conditions = pod.status.conditions.iter();
+    let placed = conditions.find(|c| c.type_ == "PodScheduled" && c.status == "False")?;
+    // A gate is ours, and about to be opened.
+    let told = placed.reason == "Unschedulable" && !placed.message.is_empty();
+    told.then_some(placed.message.as_str())
 }
 
 fn in_use(users: &[String]) -> Step {
@@ -247,11 +261,23 @@ impl Source<'_> {
     }
 }
 
+/// How the script of [`default_pod`] ends where something is mounted inside the volume.
+const MOUNTED_INSIDE: i32 = 32;
+
 /// The pod that scrubs where nothing else was said: any image with `sh`, `find`, `ls` and `test`.
-/// What is mounted inside the volume is not the volume: it is left alone, and told as a failure.
+/// What is mounted inside the volume is not the volume: it is left alone, and told as a failure,
+/// by the termination message where the node reads that, and by the exit code.
 pub fn default_pod() -> Value {
-    const SCRIPT: &str = "test -e /scrub && find /scrub -xdev -mindepth 1 -delete && \
-                          test -z \"$(ls -A /scrub)\" || exit 1";
+    let script = format!(
+        r#"test -e /scrub && find /scrub -xdev -mindepth 1 -delete && test -z "$(ls -A /scrub)" && exit 0
+while read -r _ _ _ _ at _; do case "$at" in /scrub/*)
+  if test -e /dev/termination-log; then
+    echo "${{at#/scrub/}} is mounted inside the volume; unmount it" > /dev/termination-log
+  fi
+  exit {MOUNTED_INSIDE};;
+esac; done < /proc/self/mountinfo
+exit 1"#
+    );
     json!({"spec": {
         "restartPolicy": "Never",
         "volumes": [{"name": "vol"}],
@@ -259,7 +285,7 @@ pub fn default_pod() -> Value {
             "name": "pv-recycler",
             "image": "debian:stable-slim",
             "command": ["/bin/sh"],
-            "args": ["-c", SCRIPT],
+            "args": ["-c", script],
             "volumeMounts": [{"name": "vol", "mountPath": "/scrub"}],
         }],
     }})

@@ -258,9 +258,21 @@ impl Binder {
 
     /// Tells at the volume what was told at its pod, as far as the pod has come.
     async fn pass_on(&self, volume: &Volume, pod: &Pod, step: &Step) -> Result<(), ApiError> {
-        let ours = !matches!(step, Step::Dismiss);
-        let told = pod.is_placed() || pod.phase() != PodPhase::Pending;
-        if !ours || !told {
+        if matches!(step, Step::Dismiss) {
+            return Ok(());
+        }
+        let (name, uid) = (&volume.metadata.name, &pod.metadata.uid);
+        let pass_on = |type_, message: &str| {
+            let text = format!("Recycler pod: {message}");
+            if self.recyclings.is_news(name, uid, &text) {
+                self.recorder.say(volume, type_, "RecyclerPod", text);
+            }
+        };
+        // Of a pod that waits for a node, the pod itself says all that its events do.
+        if !pod.is_placed() && pod.phase() == PodPhase::Pending {
+            if let Some(why) = recycle::why_unplaced(pod) {
+                pass_on(EventType::Warning, why);
+            }
             return Ok(());
         }
         let of = format!("involvedObject.uid={}", pod.metadata.uid);
@@ -272,11 +284,7 @@ impl Binder {
                 "Warning" => EventType::Warning,
                 _ => EventType::Normal,
             };
-            let text = format!("Recycler pod: {}", event.message);
-            let (name, uid) = (&volume.metadata.name, &pod.metadata.uid);
-            if self.recyclings.is_news(name, uid, &text) {
-                self.recorder.say(volume, type_, "RecyclerPod", text);
-            }
+            pass_on(type_, &event.message);
         }
         Ok(())
     }
