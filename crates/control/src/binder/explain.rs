@@ -28,6 +28,8 @@ pub struct Survey {
     pub meant: Option<String>,
     /// The names of all classes.
     pub classes: Vec<String>,
+    /// The names of all CSI drivers.
+    pub drivers: Vec<String>,
     /// What the claim's selector asks for and no free volume has that would fit otherwise.
     pub unmet: Vec<Requirement>,
 }
@@ -91,7 +93,8 @@ pub fn news(claim: &Claim, because: &Because, survey: &Survey) -> Option<News> {
             format!(
                 "Waiting for a volume to be created either by the external provisioner '{name}' \
                  or manually by the system administrator. If volume creation is delayed, please \
-                 verify that the provisioner is running and correctly registered."
+                 verify that the provisioner is running and correctly registered.{}",
+                no_such_driver(name, &survey.drivers)
             ),
         ),
         Because::NothingFits => {
@@ -273,6 +276,19 @@ const REQUIREMENTS: usize = 20;
 /// So many classes are named to somebody who may have misspelt one.
 const NAMED: usize = 5;
 
+/// That a provisioner is no CSI driver of this cluster: it may be misspelt.
+fn no_such_driver(name: &str, drivers: &[String]) -> String {
+    if drivers.is_empty() || drivers.iter().any(|driver| driver == name) {
+        return String::new();
+    }
+    let near = did_you_mean(spelling::meant(name, drivers.iter().map(String::as_str)));
+    let hint = near.unwrap_or_else(|| {
+        let drivers: Vec<&str> = drivers.iter().map(String::as_str).collect();
+        format!("; there are {}", some_of(&drivers))
+    });
+    format!(" No CSIDriver of that name is registered{hint}")
+}
+
 fn other_classes(missing: &str, survey: &Survey) -> String {
     let classes: BTreeSet<&str> = survey.classes.iter().map(String::as_str).collect();
     let of_volumes = survey.largest.iter().map(|v| v.class());
@@ -291,12 +307,17 @@ fn other_classes(missing: &str, survey: &Survey) -> String {
     if all.is_empty() {
         return "; there is no class at all".to_owned();
     }
+    format!("; there are {}", some_of(&all))
+}
+
+/// A few names, and how many more there are.
+fn some_of(all: &[&str]) -> String {
     let named: Vec<String> = all.iter().take(NAMED).map(|n| format!("\"{n}\"")).collect();
     let more = match all.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("; there are {}{more}", named.join(", "))
+    format!("{}{more}", named.join(", "))
 }
 
 fn did_you_mean(name: Option<&str>) -> Option<String> {

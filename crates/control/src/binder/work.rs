@@ -7,7 +7,8 @@ use std::{
 };
 
 use orlop_model::{
-    Claim, Key, Kind, Pod, ReclaimPolicy, StorageClass, Volume, matching, pod, well_known,
+    Claim, CsiDriver, Key, Kind, Pod, ReclaimPolicy, StorageClass, Volume, matching, pod,
+    well_known,
 };
 use orlop_runtime::{
     ApiError, Cache, Change, Clock, Cluster, EventType, Index, Outcome, Patch, Process, Queue,
@@ -59,6 +60,8 @@ struct Binder {
     volumes: Cache<Volume>,
     classes: Cache<StorageClass>,
     pods: Cache<Pod>,
+    /// Only told of.
+    drivers: Cache<CsiDriver>,
     claims_by_class: Index<Claim>,
     claims_by_volume: Index<Claim>,
     free_volumes: Index<Volume>,
@@ -109,6 +112,7 @@ impl Binder {
             courtesy: Arc::default(),
             mentions: Arc::default(),
             recyclings: Arc::default(),
+            drivers: process.cache(),
             claims,
             volumes,
             classes,
@@ -121,6 +125,7 @@ impl Binder {
         self.volumes.synced().await;
         self.classes.synced().await;
         self.pods.synced().await;
+        self.drivers.synced().await;
         self.subscribe();
         let queue = self.queue.clone();
         work(queue, AT_ONCE, |item| self.turn(item)).await;

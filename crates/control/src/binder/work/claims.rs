@@ -65,9 +65,14 @@ impl Binder {
         debug!(claim = %key, because = ?decision.because, steps = ?decision.steps, "decided");
         let mut outcome = self.wait(key, &mut decision);
         if outcome == Outcome::Done {
-            let survey = match decision.because.wants_survey() {
-                true => self.survey(&view),
-                false => Survey::default(),
+            let survey = match &decision.because {
+                because if because.wants_survey() => self.survey(&view),
+                // Thousands may wait for a provisioner, and only this is told of it.
+                claim::Because::Provisioning(_) => Survey {
+                    drivers: self.drivers(),
+                    ..Survey::default()
+                },
+                _ => Survey::default(),
             };
             let news = explain::news(&view.claim, &decision.because, &survey);
             let named = news.as_ref().map(|news| explain::named(news, &survey));
@@ -120,8 +125,14 @@ impl Binder {
             released: self.released_volumes.lasts(matching::group, SHELVES),
             meant: self.meant(view),
             classes: classes.iter().map(|c| c.metadata.name.clone()).collect(),
+            drivers: Vec::new(),
             unmet: self.unmet(&view.claim),
         }
+    }
+
+    fn drivers(&self) -> Vec<String> {
+        let drivers = self.drivers.all();
+        drivers.iter().map(|d| d.metadata.name.clone()).collect()
     }
 
     /// The free volume whose name is nearly the one that the claim names in vain.

@@ -134,3 +134,29 @@ fn a_misspelt_volume_is_met_with_the_one_that_was_meant() {
     assert!(message.starts_with("volume \"vlo\" not found"), "{message}");
     assert!(message.ends_with("; did you mean \"vol\"?"), "{message}");
 }
+
+#[test]
+fn a_misspelt_provisioner_is_told_which_drivers_there_are() {
+    let said = |drivers: &[&str]| {
+        let survey = Survey {
+            drivers: drivers.iter().map(ToString::to_string).collect(),
+            ..Survey::default()
+        };
+        let because = Because::Provisioning("loacl.csi.example".into());
+        let (_, message) = told(&a_claim("data", "fast"), &because, &survey);
+        let (_, more) = message.split_once("correctly registered.").unwrap();
+        more.to_owned()
+    };
+    let none = " No CSIDriver of that name is registered";
+    assert_eq!(
+        said(&["local.csi.example", "nfs.csi.example"]),
+        format!("{none}; did you mean \"local.csi.example\"?")
+    );
+    assert_eq!(
+        said(&["ebs.example"]),
+        format!("{none}; there are \"ebs.example\"")
+    );
+    // It may be no CSI driver at all.
+    assert_eq!(said(&[]), "");
+    assert_eq!(said(&["loacl.csi.example"]), "");
+}
