@@ -109,9 +109,9 @@ pub(crate) async fn a_local_disk_is_formatted_if_it_is_empty_and_mounted_once() 
     // The disk that was mounted at this folder isn't any more.
     claim(&world, "bare", json!({"path": folder}), "Filesystem").await;
     let mark = json!({"metadata": {"annotations": {well_known::LOCAL_MOUNT_POINT: "true"}}});
-    let bare = Key::cluster("bare");
-    let marked = world.cluster.patch::<Volume>(&bare, &Patch::Merge(mark));
-    marked.await.expect("marked");
+    let (bare, mark) = (Key::cluster("bare"), Patch::Merge(mark));
+    let marked = world.cluster.patch::<Volume>(&bare, &mark).await;
+    marked.expect("marked");
 
     let script = "echo $$ >> /data/f; exec sleep 600";
     world.pod("bare", with_claim(script, "bare")).await;
