@@ -79,8 +79,8 @@ mod tests {
         mentions.told(&other, names(&["a"]));
         assert_eq!(mentions.of("a"), [one.clone(), other.clone()]);
         mentions.told(&one, names(&["b"]));
-        assert_eq!(mentions.of("a"), [other.clone()]);
-        assert_eq!(mentions.of("b"), [one.clone()]);
+        assert_eq!(mentions.of("a"), std::slice::from_ref(&other));
+        assert_eq!(mentions.of("b"), std::slice::from_ref(&one));
         mentions.over(&one);
         mentions.over(&other);
         assert!(mentions.of("a").is_empty() && mentions.of("b").is_empty());

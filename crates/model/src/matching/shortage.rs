@@ -19,14 +19,14 @@ pub fn shortage<'a>(
     let (going, left): (Vec<_>, Vec<_>) = volumes
         .into_iter()
         .partition(|volume| volume.metadata.is_deleting());
-    among(claim, left, of_class).or_else(|told| {
+    among(claim, left, of_class).map_err(|told| {
         let mut would_do = going
             .into_iter()
             .filter(|volume| super::fits_while_there(claim, volume));
-        Err(would_do.next().map_or(told, |volume| {
+        would_do.next().map_or(told, |volume| {
             let name = &volume.metadata.name;
             format!("volume \"{name}\" would fit, but is being deleted")
-        }))
+        })
     })
 }
 
