@@ -65,6 +65,12 @@ pub struct Folder {
     path: PathBuf,
 }
 
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+}
+
 impl Folder {
     /// Takes a folder, unless another process has it.
     pub fn take(path: &Path) -> Result<Self, ScrubError> {

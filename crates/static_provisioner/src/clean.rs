@@ -11,7 +11,7 @@ use std::{
 };
 
 use orlop_host::{
-    BlockDevice, DeviceNumber, MountTable,
+    BlockDevice, DeviceNumber, Mount, MountTable,
     block::{self, Mark},
     cleaner::{Cleaner, CleanerError},
     filesystem,
@@ -107,13 +107,11 @@ pub fn take(path: &Path, cleaner: &BlockCleaner) -> Result<Taken, CleanError> {
             Disk::Command(alone.into_mark().map_err(busy)?, argv.clone())
         }
         (None, _) => {
-            is_mounted_here_only(path)?;
             let folder = Folder::take(path).map_err(|source| CleanError::Scrub {
                 path: path.to_owned(),
                 source,
             })?;
-            // What was opened is what is mounted there.
-            is_mounted_here_only(path)?;
+            is_mounted_here_only(&folder, path)?;
             Disk::Files(folder)
         }
     };
@@ -149,7 +147,12 @@ impl Taken {
         mut told: impl FnMut(&Record) -> Go,
     ) -> Result<Cleaned, CleanError> {
         match &self.disk {
-            Disk::Files(folder) => self.empty(folder, job, &mut told),
+            Disk::Files(folder) => {
+                let cleaned = self.empty(folder, job, &mut told)?;
+                let table = MountTable::read().map_err(|e| self.look(e))?;
+                mount_of(folder, &self.path, &table)?;
+                Ok(cleaned)
+            }
             Disk::Device(device, wipe) => {
                 let cleaned = self.wipe(device, (*wipe, job), &mut told)?;
                 self.is_still(device.number())?;
@@ -292,19 +295,38 @@ fn percent(line: &str) -> Option<u64> {
     (percent <= 100).then_some(percent)
 }
 
-/// A folder that nothing is mounted at is not the disk; and what a pod has is not to be touched.
-fn is_mounted_here_only(path: &Path) -> Result<(), CleanError> {
+/// The mount that was opened, if it is the one that is found by the path: a folder that nothing is mounted at
+/// is not the disk, and whoever gets the disk next finds it by its path.
+fn mount_of<'a>(
+    folder: &Folder,
+    path: &Path,
+    table: &'a MountTable,
+) -> Result<&'a Mount, CleanError> {
     let look = |source| CleanError::Look {
         path: path.to_owned(),
         source,
     };
     let real = std::fs::canonicalize(path).map_err(look)?;
-    let table = MountTable::read().map_err(look)?;
     let Some(here) = table.at(&real) else {
         return Err(CleanError::NotMounted {
             path: path.to_owned(),
         });
     };
+    match table.holding(folder).map_err(look)? {
+        Some(opened) if opened.id == here.id => Ok(here),
+        _ => Err(CleanError::Exchanged {
+            path: path.to_owned(),
+        }),
+    }
+}
+
+/// What a pod has is not to be touched.
+fn is_mounted_here_only(folder: &Folder, path: &Path) -> Result<(), CleanError> {
+    let table = MountTable::read().map_err(|source| CleanError::Look {
+        path: path.to_owned(),
+        source,
+    })?;
+    let here = mount_of(folder, path, &table)?;
     let in_pod = table.of_device(here.device).find(|mount| {
         mount.root.starts_with(&here.root) && mount.point.iter().any(|part| part == IN_PODS)
     });

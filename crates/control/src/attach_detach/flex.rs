@@ -4,7 +4,8 @@
 //! as for any other volume, held by a finalizer, calls the driver, and tells of the device on the
 //! attachment. So a volume is on record before its driver is called and until it has let go of it,
 //! also if its node is deleted meanwhile. The record names driver and volume, which is all that
-//! detaching needs; what a driver is told besides is read from the volume whenever it is called.
+//! detaching needs; what a driver is told besides is read from the volume. What it was told when it attached is
+//! kept in memory for when it is asked to detach, since the volume may be gone by then.
 //!
 //! Must never: keep anything waiting for a driver but the very volume that it is called for; write
 //! down what a driver is told; call a driver for one volume and node twice at a time; touch volumes of

@@ -194,21 +194,11 @@ fn a_disk_that_is_mounted_for_a_pod_is_not_touched() {
         .path()
         .join("pods/u/volumes/kubernetes.io~local-volume/v");
     fs::create_dir_all(&at).unwrap();
-    let (source, target) = (
-        fs::File::open(scratch.path()).unwrap(),
-        fs::File::open(&at).unwrap(),
-    );
-    orlop_host::mount::bind(
-        source,
-        target,
-        orlop_host::mount::Depth::One,
-        orlop_host::Restrictions::default(),
-    )
-    .unwrap();
+    bind(&scratch.path(), &at);
     let order = order(scratch.path(), BlockCleaner::Wipe(Wipe::Zero));
     let refused = clean(&order, |_| Go::On);
     let there = scratch.path().join("x").exists();
-    orlop_host::mount::unmount(&orlop_host::Place::at(&at).unwrap()).unwrap();
+    unmount(&at);
     assert!(
         matches!(refused, Err(CleanError::InUse { .. })),
         "{refused:?}"
@@ -217,6 +207,42 @@ fn a_disk_that_is_mounted_for_a_pod_is_not_touched() {
     let cleaned = clean(&order, |_| Go::On).unwrap();
     assert_eq!(cleaned.mode, VolumeMode::Filesystem);
     assert!(!scratch.path().join("x").exists());
+}
+
+fn bind(from: &Path, at: &Path) {
+    let (source, target) = (fs::File::open(from).unwrap(), fs::File::open(at).unwrap());
+    let depth = orlop_host::mount::Depth::One;
+    let bound = orlop_host::mount::bind(source, target, depth, orlop_host::Restrictions::default());
+    bound.unwrap();
+}
+
+fn unmount(at: &Path) {
+    orlop_host::mount::unmount(&orlop_host::Place::at(at).unwrap()).unwrap();
+}
+
+/// Whoever gets the disk next finds it by its path.
+#[test]
+fn a_disk_is_not_clean_if_another_was_mounted_over_it_meanwhile() {
+    let disks = [(); 2].map(|()| ScratchFs::new("ext4", 16 << 20));
+    let [Some(scratch), Some(other)] = disks else {
+        return;
+    };
+    for number in 0..=FILES {
+        fs::write(scratch.path().join(number.to_string()), "secret").unwrap();
+    }
+    fs::write(other.path().join("x"), "secret").unwrap();
+    let order = order(scratch.path(), BlockCleaner::Wipe(Wipe::Zero));
+    let exchanged = clean(&order, |_| {
+        bind(&other.path(), &scratch.path());
+        Go::On
+    });
+    unmount(&scratch.path());
+    let exchanged = exchanged.unwrap_err();
+    assert!(
+        matches!(exchanged, CleanError::Exchanged { .. }),
+        "{exchanged:?}"
+    );
+    assert!(other.path().join("x").exists());
 }
 
 #[test]
