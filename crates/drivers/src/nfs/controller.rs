@@ -70,8 +70,12 @@ impl<'a> Call<'a> {
 
     /// Has work done for which these things must be nobody else's.
     pub(super) async fn run(&self, work: Work, turns: Vec<Subject>) -> Result<Answer, Failure> {
-        let patience = self.caller.patience().unwrap_or(PATIENCE).min(PATIENCE * 5);
-        self.run_within(work, turns, patience).await
+        self.run_within(work, turns, self.patience()).await
+    }
+
+    /// How long its caller waits.
+    pub(super) fn patience(&self) -> std::time::Duration {
+        self.caller.patience().unwrap_or(PATIENCE).min(PATIENCE * 5)
     }
 
     /// The same, with less patience than the caller has.
