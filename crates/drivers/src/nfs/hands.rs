@@ -266,8 +266,9 @@ async fn follow<T>(
             Ok(Some(Word::Free)) => return true,
             Ok(Some(word)) => {
                 reached |= matches!(word, Word::Beat(_));
-                let given_back = is_answer(&word).then(|| held.take());
-                drop(given_back);
+                if is_answer(&word) {
+                    held.take();
+                }
                 // Nobody may listen any more; the work goes on.
                 let _ = words.send(word).await;
             }
