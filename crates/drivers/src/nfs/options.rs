@@ -160,11 +160,8 @@ impl MountPlan {
             let shown = || named(word, index + 1);
             match word.split_once('=') {
                 Some((key @ ("vers" | "nfsvers"), version)) => {
-                    let refused = || match harmless(version) && version.len() <= 8 {
-                        true => OptionRefused::Version(version.to_owned(), key.to_owned()),
-                        false => OptionRefused::Value(shown()),
-                    };
-                    plan.version = Some(known(version).ok_or_else(refused)?.to_owned());
+                    let spoken = known(version).ok_or_else(|| no_version(key, version))?;
+                    plan.version = Some(spoken.to_owned());
                 }
                 Some(("minorversion", version)) => minor = Some(version.to_owned()),
                 Some(("retry" | "x-systemd.automount" | "comment", _)) => {}
@@ -198,7 +195,9 @@ impl MountPlan {
             }
         }
         if let (Some("4"), Some(minor)) = (plan.version.as_deref(), minor) {
-            plan.version = known(&format!("4.{minor}")).map(str::to_owned);
+            let refused = || no_version("minorversion", &minor);
+            let spoken = format!("4.{minor}");
+            plan.version = Some(known(&spoken).ok_or_else(refused)?.to_owned());
         }
         Ok(plan)
     }
@@ -292,6 +291,14 @@ fn known(version: &str) -> Option<&str> {
     ["3", "4", "4.0", "4.1", "4.2"]
         .into_iter()
         .find(|known| *known == version)
+}
+
+/// What is told of a version that is none.
+fn no_version(key: &str, version: &str) -> OptionRefused {
+    match harmless(version) && version.len() <= 8 {
+        true => OptionRefused::Version(version.to_owned(), key.to_owned()),
+        false => OptionRefused::Value(format!("{key:?}")),
+    }
 }
 
 fn harmless(value: &str) -> bool {
@@ -396,6 +403,10 @@ mod tests {
             ),
             ("vers=2", "\"2\" of mount option \"vers\" is none of"),
             ("vers=4.3", "\"4.3\" of mount option \"vers\" is none of"),
+            (
+                "vers=4,minorversion=9",
+                "\"9\" of mount option \"minorversion\" is none of",
+            ),
             (
                 "rsize=lots",
                 "\"rsize\" has the value \"lots\", which is no number",

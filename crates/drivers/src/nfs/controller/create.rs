@@ -52,7 +52,7 @@ pub(super) async fn create(
     };
     let configured = Some(call.shared.config.mount_permissions).filter(|mode| *mode != 0);
     let order = Create {
-        on: on.clone(),
+        on,
         record: Record {
             key: id.key().to_owned(),
             folder: id.folder.clone(),
@@ -74,8 +74,6 @@ pub(super) async fn create(
     let made = call
         .run(Work::Create(order), volume_and_folder(&id))
         .await?;
-    // Not before: by options that do not work no other volume of the share could be deleted.
-    call.shared.options.keep(&id.export, &on.plan);
     let Answer::Volume { capacity_bytes, .. } = made else {
         return Err(Failure::new(
             Code::Internal,

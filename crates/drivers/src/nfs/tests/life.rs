@@ -117,6 +117,18 @@ async fn what_is_retained_stays_and_what_is_archived_replaces_nothing() {
 }
 
 #[tokio::test]
+async fn what_was_retained_stays_though_another_volume_had_its_folder() {
+    let ground = Ground::new();
+    for (name, policy) in [("pvc-1", "retain"), ("pvc-2", "delete")] {
+        let more = [("subDir", "data"), ("onDelete", policy)];
+        let volume = ground.create(name, &more).await.unwrap();
+        fs::write(ground.share().join("data").join(name), "x").unwrap();
+        ground.delete(&volume.volume_id).await.unwrap();
+    }
+    assert_eq!(names(&ground.share().join("data")), ["pvc-1", "pvc-2"]);
+}
+
+#[tokio::test]
 async fn an_older_archive_makes_way_if_it_is_told_to() {
     let ground = Ground::with(|config| {
         config.remove_archived = true;

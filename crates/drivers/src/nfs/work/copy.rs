@@ -4,10 +4,10 @@
 //! at again, so that nothing is copied but what was seen to be a file.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use orlop_host::Folder;
 use orlop_host::folder::{self, Entry, EntryKind};
@@ -113,14 +113,7 @@ impl Copy<'_> {
     fn no_folder(&mut self, level: &Level, name: &OsString, entry: &Entry) -> io::Result<bool> {
         let Level { from, to, .. } = level;
         match entry.kind {
-            EntryKind::File if entry.names > 1 && self.linked.contains_key(&entry.inode) => {
-                let first = &self.linked[&entry.inode];
-                let parent = match first.parent().filter(|path| !path.as_os_str().is_empty()) {
-                    None => self.root.again()?,
-                    Some(parent) => self.root.enter(parent)?,
-                };
-                to.add_name(name, &parent, first.file_name().unwrap_or_default())?;
-            }
+            EntryKind::File if self.second_name(to, name, entry)? => {}
             EntryKind::File => {
                 let Some(file) = seen(from.read_seen(name, entry))?.flatten() else {
                     return Ok(false);
@@ -159,6 +152,14 @@ impl Copy<'_> {
         Ok(true)
     }
 
+    /// Gives a file of the copy a second name; `false` if there is none that it could be.
+    fn second_name(&self, to: &Folder, name: &OsString, entry: &Entry) -> io::Result<bool> {
+        match self.linked.get(&entry.inode).filter(|_| entry.names > 1) {
+            Some(first) => add_name(self.root, first, to, name),
+            None => Ok(false),
+        }
+    }
+
     /// By the server itself where it can, which is within one share by version 4.2.
     fn bytes(&self, from: &File, to: &File) -> io::Result<()> {
         let mut steady = Steady::new(to, self.pulse);
@@ -187,6 +188,26 @@ fn through_here(mut from: &File, mut to: Steady<'_>) -> io::Result<()> {
     }
 }
 
+/// Gives a file, by its path below a folder, a second name elsewhere; `false` if its file system has no
+/// such names, or no more of them.
+pub(super) fn add_name(root: &Folder, first: &Path, to: &Folder, name: &OsStr) -> io::Result<bool> {
+    let parent = match first.parent().filter(|path| !path.as_os_str().is_empty()) {
+        None => root.again()?,
+        Some(parent) => root.enter(parent)?,
+    };
+    match to.add_name(name, &parent, first.file_name().unwrap_or_default()) {
+        Ok(()) => Ok(true),
+        Err(error) if has_no_second_names(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Not every server's file system has second names.
+pub(super) fn has_no_second_names(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, TooManyLinks, Unsupported};
+    matches!(error.kind(), Unsupported | PermissionDenied | TooManyLinks)
+}
+
 /// What was found, if it is still what it was: gone, a link or a file where a folder was, a file where a
 /// link was, are what a tree in motion has.
 pub(super) fn seen<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
@@ -204,7 +225,7 @@ pub(super) fn seen<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// A name at which there was something else each time.
-pub(super) fn restless(path: &std::path::Path) -> io::Error {
+pub(super) fn restless(path: &Path) -> io::Error {
     let told = format!("{} is replaced all the time", path.display());
     io::Error::other(told)
 }

@@ -71,12 +71,18 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
         thrown = attempts.map_err(failed("delete"))?;
     }
     if there.is_none() || !alone || outer.is_some() {
-        if let Some(outer) = outer.filter(|_| alone && there.is_some()) {
-            // It is that volume's as well, and goes with it: the last, as where two have one folder.
-            eprintln!(
-                "folder {folder} of share {} stays: it is in folder {} of volume {:?}",
-                share.export, outer.folder, outer.key
-            );
+        // It goes with the last of those that have it, or with the folder that it is in.
+        let why = match outer {
+            _ if there.is_none() => None,
+            _ if !alone => Some("another volume has it, or had it and was retained".to_owned()),
+            Some(it) => Some(format!(
+                "it is in folder {} of volume {:?}",
+                it.folder, it.key
+            )),
+            None => None,
+        };
+        if let Some(why) = why {
+            eprintln!("folder {folder} of share {} stays: {why}", share.export);
         }
         ground.left.replace(ground.to_delete(thrown));
         return Ok(Answer::Done);

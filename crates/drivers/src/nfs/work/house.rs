@@ -14,6 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use orlop_host::Folder;
 use uuid::Uuid;
 
+use super::copy::has_no_second_names;
 use super::share::Share;
 use crate::nfs::HOUSE;
 use crate::nfs::failure::Failure;
@@ -93,7 +94,6 @@ impl House {
             match users.add_name(&name, making, new) {
                 Ok(()) => Ok(true),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-                // Not every server's file system has second names.
                 Err(error) if has_no_second_names(&error) => match users.look(&name)? {
                     Some(_) => Ok(false),
                     None => making.rename(new, users, &name).map(|()| true),
@@ -199,11 +199,6 @@ impl House {
 
 fn file_name(key: &str) -> OsString {
     format!("{}.json", digest(key)).into()
-}
-
-fn has_no_second_names(error: &io::Error) -> bool {
-    use io::ErrorKind::{PermissionDenied, TooManyLinks, Unsupported};
-    matches!(error.kind(), Unsupported | PermissionDenied | TooManyLinks)
 }
 
 /// What is missing is no error.

@@ -14,7 +14,7 @@ use orlop_host::folder::{self, EntryKind};
 use tar::{EntryType, Header};
 
 use super::super::Pulse;
-use super::super::copy::{dress, tolerate};
+use super::super::copy::{add_name, dress, tolerate};
 use super::super::steady::Steady;
 use super::{LONGEST_PATH, Packed, SAME_AS};
 
@@ -167,22 +167,10 @@ impl Unpacking<'_> {
         let held = self.folder(parent.unwrap_or(Path::new("")))?;
         match kind {
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                if let Some(first) = more.same_as {
-                    return self.same(&path, &held, &first);
+                match more.same_as {
+                    Some(first) if self.same(&path, &held, &first)? => {}
+                    _ => self.file(entry, &held, name, &looks)?,
                 }
-                // A later entry of the same name counts.
-                held.remove_file(name)?;
-                let file = held.create(name, 0o600)?;
-                let mut steady = Steady::new(&file, self.pulse);
-                let mut buffer = vec![0; 256 << 10];
-                loop {
-                    match entry.read(&mut buffer)? {
-                        0 => break,
-                        length => steady.write_all(&buffer[..length])?,
-                    }
-                }
-                steady.finish()?;
-                tolerate(folder::dress(&file, &looks))?;
             }
             EntryType::Symlink => {
                 let target = entry
@@ -197,7 +185,12 @@ impl Unpacking<'_> {
                 let target = entry
                     .link_name()?
                     .ok_or_else(|| strange("a link to nowhere"))?;
-                self.same(&path, &held, &below(&target)?)?;
+                let first = below(&target)?;
+                if !self.same(&path, &held, &first)? {
+                    // It is written in full only at its first name.
+                    let mut file = self.first(&first)?;
+                    self.file(&mut file, &held, name, &looks)?;
+                }
             }
             EntryType::Fifo => {
                 held.remove_file(name)?;
@@ -224,22 +217,49 @@ impl Unpacking<'_> {
         Ok(held)
     }
 
-    /// Gives what an earlier entry made a second name.
-    fn same(&self, path: &Path, held: &Folder, first: &Path) -> io::Result<()> {
-        let (Some(name), Some(old)) = (path.file_name(), first.file_name()) else {
+    /// Writes a file. A later entry of the same name counts.
+    fn file(
+        &self,
+        from: &mut impl Read,
+        held: &Folder,
+        name: &OsStr,
+        looks: &folder::Entry,
+    ) -> io::Result<()> {
+        held.remove_file(name)?;
+        let file = held.create(name, 0o600)?;
+        let mut steady = Steady::new(&file, self.pulse);
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match from.read(&mut buffer)? {
+                0 => break,
+                length => steady.write_all(&buffer[..length])?,
+            }
+        }
+        steady.finish()?;
+        tolerate(folder::dress(&file, looks))
+    }
+
+    /// Gives what an earlier entry made a second name; `false` where there are none.
+    fn same(&self, path: &Path, held: &Folder, first: &Path) -> io::Result<bool> {
+        let (Some(name), Some(_)) = (path.file_name(), first.file_name()) else {
             return Err(strange("a second name of nothing"));
         };
-        let parent = first.parent().filter(|path| !path.as_os_str().is_empty());
-        let from = match parent {
+        // Its own name is none to be removed.
+        if path == first {
+            return Ok(true);
+        }
+        held.remove_file(name)?;
+        add_name(self.to, first, held, name)
+    }
+
+    /// What an earlier entry made.
+    fn first(&self, path: &Path) -> io::Result<File> {
+        let parent = path.parent().filter(|path| !path.as_os_str().is_empty());
+        let held = match parent {
             None => self.to.again()?,
             Some(parent) => self.to.enter(parent)?,
         };
-        // Its own name is none to be removed.
-        if path != first {
-            held.remove_file(name)?;
-            held.add_name(name, &from, old)?;
-        }
-        Ok(())
+        held.read(path.file_name().unwrap_or_default())
     }
 
     fn dress(&self) -> io::Result<()> {
