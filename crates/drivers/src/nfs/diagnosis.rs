@@ -190,7 +190,10 @@ pub(crate) fn mount(
         ),
         Some(EINVAL) => (
             Code::InvalidArgument,
-            format!("this node's kernel refuses the mount options for {export}"),
+            format!(
+                "this node's kernel refuses to mount {export} with these mount options; if there are \
+                 none, the share may be a file"
+            ),
         ),
         Some(ECONNREFUSED | EHOSTUNREACH | ENETUNREACH | ETIMEDOUT | EIO | EHOSTDOWN) => (
             Code::Unavailable,
@@ -233,7 +236,10 @@ pub(crate) fn work(export: &Export, doing: &str, error: &io::Error) -> Failure {
             Code::FailedPrecondition,
             "; the server exports the share read-only",
         ),
-        Some(ENOSPC) => (Code::ResourceExhausted, "; the share is full"),
+        Some(ENOSPC) => (
+            Code::ResourceExhausted,
+            "; the share is full, or has no room for more files (`df -i`)",
+        ),
         Some(EDQUOT) => (Code::ResourceExhausted, "; the server's quota is used up"),
         Some(ESTALE) => (
             Code::Unavailable,

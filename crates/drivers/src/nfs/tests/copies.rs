@@ -134,6 +134,11 @@ async fn of_two_controllers_that_copy_one_volume_neither_shows_half_of_it() {
         let (one, two) = tokio::join!(copied(&ground, 0), copied(&beside, wait));
         done += usize::from(one.is_ok());
         assert!(one.is_ok() || two.is_ok(), "{one:?} {two:?}");
+        let refused = [&one, &two].into_iter().filter_map(|it| it.as_ref().err());
+        for status in refused {
+            // Whoever is told anything else would not ask again.
+            assert_eq!(status.code(), Code::Aborted, "{status:?}");
+        }
         copied(&beside, 0).await.unwrap();
         assert_eq!(ground.making(), Vec::<String>::new());
     }

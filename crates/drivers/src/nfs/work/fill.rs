@@ -47,16 +47,27 @@ pub(super) fn fill(
         }),
         ..wanted.clone()
     };
-    free(ground, share, house, order)?;
+    if let Err(refused) = free(ground, share, house, order) {
+        // It may be this very volume: another controller was quicker.
+        let standing = house.record_anew(&wanted.folder, &wanted.key);
+        return match standing.map_err(failed("read the record of"))? {
+            Some(standing) if place(share, house, &standing)? => Ok(()),
+            _ => Err(refused),
+        };
+    }
     attempt.expose();
-    let claimed = house.claim(&record).map_err(failed("write of"))?;
+    let claimed = house
+        .claim(&record)
+        .map_err(failed("write the record of"))?;
     let own = |it: &Record| it.placing == record.placing;
     let standing = match claimed {
         true => None,
         false => {
             let standing = house.record(&wanted.folder, &wanted.key);
             // A client may ask once more for what a server has done already.
-            standing.map_err(failed("read of"))?.filter(|it| !own(it))
+            standing
+                .map_err(failed("read the record of"))?
+                .filter(|it| !own(it))
         }
     };
     if let Some(standing) = standing {
@@ -144,7 +155,9 @@ fn place(share: &Share, house: &House, record: &Record) -> Result<bool, Failure>
         placing: None,
         ..record.clone()
     };
-    house.write(&complete).map_err(failed("write of"))?;
+    house
+        .write(&complete)
+        .map_err(failed("write the record of"))?;
     Ok(true)
 }
 

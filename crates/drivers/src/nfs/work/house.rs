@@ -65,7 +65,22 @@ impl House {
 
     /// What is written down about a volume.
     pub(super) fn record(&self, folder: &SubDir, key: &str) -> io::Result<Option<Record>> {
-        let Some(users) = self.users(folder)? else {
+        self.record_among(self.users(folder)?, folder, key)
+    }
+
+    /// The same, as the server has it at this moment.
+    pub(super) fn record_anew(&self, folder: &SubDir, key: &str) -> io::Result<Option<Record>> {
+        let users = format!("volumes/{}", digest(folder.as_str()));
+        self.record_among(found(self.0.enter_anew(users))?, folder, key)
+    }
+
+    fn record_among(
+        &self,
+        users: Option<Folder>,
+        folder: &SubDir,
+        key: &str,
+    ) -> io::Result<Option<Record>> {
+        let Some(users) = users else {
             return Ok(None);
         };
         let Some(file) = found(users.read(file_name(key)))? else {

@@ -28,7 +28,10 @@ pub(super) fn publish(ground: &Ground<'_>, order: &Publish) -> Result<Answer, Fa
         Some(folder) => match share.root.hold_across_mounts(folder.path()) {
             Ok(held) => held,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let told = format!("there is no folder {folder} in share {}", share.export);
+                let told = format!(
+                    "there is no folder {folder} in share {}; make it, or mend the volume's subDir",
+                    share.export
+                );
                 return Err(Failure::not_found(told));
             }
             Err(error) => return Err(share.failed(&format!("open {folder}"))(error)),
