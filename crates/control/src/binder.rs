@@ -19,6 +19,7 @@ pub mod claim;
 mod courtesy;
 pub mod explain;
 mod index;
+mod mentions;
 mod metrics;
 pub mod recycle;
 mod spelling;

@@ -7,8 +7,8 @@
 //! [`order::Order`]; how it is done is in [`work`].
 //!
 //! Invariants: nothing outside of the share is touched, and in it nothing but the folder that the id
-//! names, `archived-…` and [`HOUSE`]; no link is followed; the share's root is never removed; a
-//! volume's folder leaves its name in one step, before anything of it is deleted.
+//! names, `archived-…`, [`HOUSE`] and, on a full share, `.orlop-gone-…`; no link is followed; the share's
+//! root is never removed; a volume's folder leaves its name in one step, before anything of it is deleted.
 
 use std::path::PathBuf;
 use std::sync::Arc;

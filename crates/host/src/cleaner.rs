@@ -124,14 +124,10 @@ impl Cleaner<'_> {
         drop(command);
         let mut running = Running { child, reader };
         let mut last = String::new();
-        let ended = running.follow(asked, |line| {
+        let status = running.to_its_end(asked, |line| {
             line.clone_into(&mut last);
             told(line)
-        });
-        let Some(status) = ended.map_err(CleanerError::Lost)? else {
-            running.end().map_err(CleanerError::Lost)?;
-            return Err(CleanerError::Stopped);
-        };
+        })?;
         match status.success() {
             true => Ok(()),
             false => Err(CleanerError::Failed {
@@ -149,6 +145,21 @@ struct Running {
 }
 
 impl Running {
+    /// How it ended. If that is not by itself, it is ended, also where nobody hears of it any more.
+    fn to_its_end(
+        &mut self,
+        asked: impl Fn() -> Go,
+        told: impl FnMut(&str) -> Go,
+    ) -> Result<ExitStatus, CleanerError> {
+        match self.follow(asked, told) {
+            Ok(Some(status)) => Ok(status),
+            unfinished => {
+                self.end().map_err(CleanerError::Lost)?;
+                Err(unfinished.map_or_else(CleanerError::Lost, |_| CleanerError::Stopped))
+            }
+        }
+    }
+
     /// How it ended; none if it shall not go on.
     fn follow(
         &mut self,
@@ -269,6 +280,23 @@ mod tests {
         let stopped = cleaner.run(&held, told, || Go::On);
         assert!(matches!(stopped, Err(CleanerError::Stopped)), "{stopped:?}");
         assert!(!std::path::Path::new("/proc").join(pid).exists());
+    }
+
+    #[test]
+    fn one_that_nobody_hears_any_more_is_ended() {
+        let mut command = Command::new("sleep");
+        let child = command.arg("60").process_group(0).spawn().expect("it ran");
+        // That can't be read.
+        let folder = std::fs::File::open("/").expect("a folder");
+        let reader = PipeReader::from(std::os::fd::OwnedFd::from(folder));
+        let mut running = Running { child, reader };
+        let lost = running.to_its_end(|| Go::On, |_| Go::On);
+        assert!(matches!(lost, Err(CleanerError::Lost(_))), "{lost:?}");
+        let ended = running.child.try_wait().expect("a child");
+        if ended.is_none() {
+            running.end().expect("ended");
+        }
+        assert!(ended.is_some(), "it runs on");
     }
 
     #[test]

@@ -11,7 +11,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RawDir, ResolveFlags, Uid};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RawDir, ResolveFlags, StatxFlags, Uid,
+};
 use rustix::io::Errno;
 
 use crate::filesystem::{self, Usage};
@@ -29,6 +31,8 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
+/// Without opening it, for which one need not be allowed to read it.
+const HELD: OFlags = DIRECTORY.union(OFlags::PATH);
 
 /// Bytes of a [`Piece`] as the kernel tells it: some two thousand short names.
 const PIECE: usize = 64 << 10;
@@ -56,20 +60,42 @@ impl Folder {
         Ok(Self(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
     }
 
+    /// Holds a directory that one may not be allowed to read: its names can't be told. Links in the path
+    /// are followed.
+    pub fn hold(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
+    }
+
     /// A directory below, on the same mount and without a link on the way.
     pub fn enter(&self, below: impl AsRef<Path>) -> io::Result<Self> {
-        self.walk(below.as_ref(), SAME_MOUNT)
+        self.walk(below.as_ref(), DIRECTORY, SAME_MOUNT)
     }
 
-    /// A directory below, without a link on the way, though it may be on another mount.
-    pub fn enter_across_mounts(&self, below: impl AsRef<Path>) -> io::Result<Self> {
-        self.walk(below.as_ref(), INSIDE)
+    /// A directory below, as a server has it now: a client of NFS answers for up to a minute from what it
+    /// was told about a folder, unless that is asked for anew.
+    pub fn enter_anew(&self, below: impl AsRef<Path>) -> io::Result<Self> {
+        let below = below.as_ref();
+        plain(below)?;
+        let mut at = self.again()?;
+        for part in below.components() {
+            let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+            rustix::fs::statx(&at.0, c"", flags, StatxFlags::CTIME)?;
+            at = at.enter(part)?;
+        }
+        Ok(at)
     }
 
-    fn walk(&self, below: &Path, resolve: ResolveFlags) -> io::Result<Self> {
+    /// Holds a directory below, without a link on the way, though it may be on another mount, and one may
+    /// not be allowed to read it.
+    pub fn hold_across_mounts(&self, below: impl AsRef<Path>) -> io::Result<Self> {
+        self.walk(below.as_ref(), HELD, INSIDE)
+    }
+
+    fn walk(&self, below: &Path, how: OFlags, resolve: ResolveFlags) -> io::Result<Self> {
         plain(below)?;
         let open = |from: &Self, path: &Path| -> io::Result<Self> {
-            Ok(Self(openat2(from.as_fd(), path, DIRECTORY, resolve)?))
+            Ok(Self(openat2(from.as_fd(), path, how, resolve)?))
         };
         if below.as_os_str().len() <= LONGEST {
             return open(self, below);
@@ -106,7 +132,8 @@ impl Folder {
         Ok(at)
     }
 
-    /// The names in it, all read at once.
+    /// The names in it, all read at once: in their order, and each once. A server whose folder changes
+    /// meanwhile may tell one twice.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.0)? {
@@ -116,6 +143,8 @@ impl Folder {
                 names.push(OsStr::from_bytes(name).to_owned());
             }
         }
+        names.sort_unstable();
+        names.dedup();
         Ok(names)
     }
 
@@ -275,7 +304,12 @@ impl Folder {
 
     /// Sets the folder's own permissions.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
-        Ok(rustix::fs::fchmod(&self.0, Mode::from_raw_mode(mode))?)
+        let mode = Mode::from_raw_mode(mode);
+        match rustix::fs::fchmod(&self.0, mode) {
+            // It is held, and not open.
+            Err(Errno::BADF) => Ok(rustix::fs::chmodat(&self.0, c".", mode, AtFlags::empty())?),
+            other => Ok(other?),
+        }
     }
 
     /// Gives an entry, not what it points to, to an owner and a group.

@@ -209,6 +209,7 @@ async fn start(
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .current_dir("/")
+            .envs(note.mark())
             .process_group(0)
             .kill_on_drop(true);
         // SAFETY: between fork and exec the closure makes system calls that are async-signal-safe and

@@ -24,6 +24,7 @@ pub mod freeze;
 pub mod group;
 pub mod identity;
 pub mod image;
+pub mod keeper;
 pub mod lock;
 pub mod loopdev;
 pub mod memory;

@@ -94,6 +94,14 @@ pub fn check_but_class(claim: &Claim, volume: &Volume) -> Result<(), Mismatch> {
     check_abilities(claim, volume)
 }
 
+/// Whether a volume would do, were it not for its end and its class.
+fn fits_while_there(claim: &Claim, volume: &Volume) -> bool {
+    let selector = claim.spec.selector.as_ref();
+    volume.capacity_bytes() >= claim.requested_bytes()
+        && check_abilities(claim, volume).is_ok()
+        && selector.is_none_or(|s| s.matches(&volume.metadata.labels))
+}
+
 fn check_size(claim: &Claim, volume: &Volume) -> Result<(), Mismatch> {
     if volume.metadata.is_deleting() {
         return Err(Mismatch::Deleting);

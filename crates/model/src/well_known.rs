@@ -100,6 +100,8 @@ pub const ATTACHER_PREFIX: &str = "external-attacher/";
 pub const LOCAL_UNCLEAN: &str = "static-provisioner.orlop.dev/unclean";
 /// Volume: how far the cleaning of its disk has come.
 pub const LOCAL_CLEANING: &str = "static-provisioner.orlop.dev/cleaning";
+/// Volume: its local path is a mount point. If nothing is mounted there, its disk is missing.
+pub const LOCAL_MOUNT_POINT: &str = "static-provisioner.orlop.dev/mount-point";
 /// Node label: its uid, so that local volumes can be of this very node.
 pub const LOCAL_NODE_UID: &str = "static-provisioner.orlop.dev/node-uid";
 

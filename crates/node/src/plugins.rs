@@ -188,6 +188,11 @@ pub(crate) enum VolumeError {
     NotADevice(PathBuf),
     #[error("{} is neither a folder nor a block device", .0.display())]
     NotFolderNorDisk(PathBuf),
+    #[error(
+        "nothing is mounted at {}: the volume's disk is missing, and the pod would write to the \
+         node's own; mount it there", .0.display()
+    )]
+    NoDisk(PathBuf),
     #[error(transparent)]
     Disk(#[from] disk::DiskError),
     #[error("could not mount {remote}")]

@@ -15,7 +15,7 @@ use orlop_csi::{
     client::{CallSite, Passage},
 };
 use orlop_model::{
-    Claim, ClaimPhase, Key, Kind, Pod, PodPhase, Volume, VolumeAttachment, VolumePhase,
+    Claim, ClaimPhase, Key, Kind, Pod, PodPhase, Volume, VolumeAttachment, VolumePhase, well_known,
 };
 use orlop_runtime::{Change, Process};
 use tokio::sync::mpsc;
@@ -41,6 +41,8 @@ pub(crate) enum Step {
     ClaimCreated,
     NodeSelected,
     VolumeCreated,
+    /// As the one before, by a person.
+    VolumeAdded,
     Bound,
     PodPlaced,
     AttachmentWanted,
@@ -55,6 +57,8 @@ pub(crate) enum Step {
     ClaimGone,
     Released,
     VolumeGone,
+    /// As the one before, of a volume that a person added.
+    VolumeRemoved,
     /// A driver was called; the method is in it.
     Call(Method, Answer),
 }
@@ -70,7 +74,11 @@ impl Step {
     /// Which part of the system took the step.
     pub(crate) fn actor(self) -> &'static str {
         match self {
-            Self::ClaimCreated | Self::ClaimDeleting | Self::PodDeleting => "user",
+            Self::ClaimCreated
+            | Self::ClaimDeleting
+            | Self::PodDeleting
+            | Self::VolumeAdded
+            | Self::VolumeRemoved => "user",
             Self::NodeSelected | Self::PodPlaced => "scheduler",
             Self::VolumeCreated | Self::VolumeGone => "provisioner",
             Self::Bound | Self::Released => "binder",
@@ -89,6 +97,7 @@ impl Step {
             Self::ClaimCreated => "claim created",
             Self::NodeSelected => "node selected for the claim",
             Self::VolumeCreated => "volume recorded",
+            Self::VolumeAdded => "volume created",
             Self::Bound => "claim bound",
             Self::PodPlaced => "pod placed",
             Self::AttachmentWanted => "attachment asked for",
@@ -102,7 +111,7 @@ impl Step {
             Self::ClaimDeleting => "claim deletion asked for",
             Self::ClaimGone => "claim gone",
             Self::Released => "volume released",
-            Self::VolumeGone => "volume gone",
+            Self::VolumeGone | Self::VolumeRemoved => "volume gone",
             Self::Call(method, _) => method.name(),
         }
     }
@@ -223,12 +232,13 @@ impl Chronicle {
             Change::Applied { old: None, new } => {
                 let size = new.spec.capacity.storage();
                 let size = size.map_or_else(|| "?".to_owned(), ToString::to_string);
-                let by = new
-                    .spec
-                    .csi
-                    .as_ref()
-                    .map_or("no driver", |c| c.driver.as_str());
-                self.tell(Step::VolumeCreated, name, format!("{size} of {by}"));
+                let driver = new.spec.csi.as_ref().map(|csi| csi.driver.as_str());
+                let (step, maker) = match new.metadata.annotation(well_known::PROVISIONED_BY) {
+                    Some(maker) => (Step::VolumeCreated, Some(driver.unwrap_or(maker))),
+                    None => (Step::VolumeAdded, driver),
+                };
+                let of = maker.map_or_else(String::new, |maker| format!(" of {maker}"));
+                self.tell(step, name, format!("{size}{of}"));
             }
             Change::Applied {
                 old: Some(old),
@@ -242,7 +252,13 @@ impl Chronicle {
                     );
                 }
             }
-            Change::Deleted(_) => self.tell(Step::VolumeGone, name, ""),
+            Change::Deleted(old) => {
+                let step = match old.metadata.annotation(well_known::PROVISIONED_BY) {
+                    Some(_) => Step::VolumeGone,
+                    None => Step::VolumeRemoved,
+                };
+                self.tell(step, name, "");
+            }
         }
     }
 
@@ -363,4 +379,46 @@ fn tells_of_a_volume(method: Method) -> bool {
             | Method::NodeUnpublishVolume
             | Method::NodeExpandVolume
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// What is told of a volume that comes and goes.
+    fn told(annotations: &Value, spec: &Value) -> Vec<String> {
+        let volume = json!({"metadata": {"name": "v", "annotations": annotations}, "spec": spec});
+        let volume = Arc::new(Volume::decode(volume.to_string().as_bytes()).unwrap());
+        let chronicle = Chronicle::new();
+        let mut heard = chronicle.listen();
+        let (old, new) = (None, &volume);
+        chronicle.volume(&Change::Applied { old, new });
+        chronicle.volume(&Change::Deleted(&volume));
+        let mut told = Vec::new();
+        while let Ok(Happening { step, detail, .. }) = heard.try_recv() {
+            told.push(format!("{} {} {detail}", step.actor(), step.words()));
+        }
+        told
+    }
+
+    #[test]
+    fn a_volume_that_a_person_makes_is_not_told_to_be_a_provisioners() {
+        let size = json!({"capacity": {"storage": "1Gi"}});
+        assert_eq!(
+            told(&Value::Null, &size),
+            ["user volume created 1Gi", "user volume gone "]
+        );
+        let csi = json!({"capacity": {"storage": "1Gi"},
+                         "csi": {"driver": "d", "volumeHandle": "h"}});
+        let told = told(&json!({"pv.kubernetes.io/provisioned-by": "d"}), &csi);
+        assert_eq!(
+            told,
+            [
+                "provisioner volume recorded 1Gi of d",
+                "provisioner volume gone "
+            ]
+        );
+    }
 }

@@ -38,7 +38,16 @@ pub fn hints(
     }
     if told.contains(&Reason::ClaimInUse) {
         let all = sorted.bound.iter().chain(&sorted.late);
-        hints.extend(all.filter_map(|(facts, _)| user(facts)));
+        let cure = match within_reach(view, sorted, reasons) {
+            true => "; end that one, or use a claim with ReadWriteOnce",
+            false => "",
+        };
+        hints.extend(all.filter_map(|(facts, _)| Some(format!("{}{cure}", user(facts)?))));
+        // Ending the other would only bring out this.
+        if cure.is_empty() && !told.contains(&Reason::VolumeAffinity) {
+            let bound = sorted.bound.iter();
+            hints.extend(bound.filter_map(|(facts, _)| reach(view, facts)));
+        }
     }
     if told.contains(&Reason::VolumeCount) {
         hints.extend(fullest(view, sorted));
@@ -101,6 +110,19 @@ fn reach(view: &View, facts: &ClaimFacts) -> Option<String> {
     })
 }
 
+/// Whether the pod's bound volumes are where nothing but another pod's use of a claim keeps it from.
+fn within_reach(view: &View, sorted: &Sorted<'_>, reasons: &BTreeMap<String, Vec<Reason>>) -> bool {
+    let mut nodes = view.nodes.iter().map(|facts| &*facts.node);
+    nodes.any(|node| {
+        let (name, labels) = (&node.metadata.name, &node.metadata.labels);
+        let mut volumes = sorted.bound.iter().filter_map(|(f, _)| f.volume.as_deref());
+        reasons
+            .get(name)
+            .is_some_and(|all| **all == [Reason::ClaimInUse])
+            && volumes.all(|v| v.reachable_from(name, labels) && zone::allows(v, labels))
+    })
+}
+
 /// Who has a claim that is for one pod.
 fn user(facts: &ClaimFacts) -> Option<String> {
     let (claim, user) = (facts.claim.as_ref()?, facts.user.as_ref()?);
@@ -109,12 +131,7 @@ fn user(facts: &ClaimFacts) -> Option<String> {
         .access_modes
         .contains(&AccessMode::ReadWriteOncePod);
     let name = &facts.key.name;
-    alone.then(|| {
-        format!(
-            "claim \"{name}\" is for one pod at a time, and {user} has it; end that one, or use a claim \
-             with ReadWriteOnce"
-        )
-    })
+    alone.then(|| format!("claim \"{name}\" is for one pod at a time, and {user} has it"))
 }
 
 /// Of the nodes that would have too many volumes, the one that lacks the fewest places.

@@ -27,6 +27,8 @@ pub struct Refused {
     pub classes: BTreeSet<String>,
     /// The drivers of its volumes.
     pub drivers: BTreeSet<String>,
+    /// The volumes that its event names.
+    pub named: BTreeSet<String>,
 }
 
 /// Why a pod waits.
@@ -48,6 +50,7 @@ impl Refused {
             why: Why::Looking,
             classes: BTreeSet::new(),
             drivers: BTreeSet::new(),
+            named: BTreeSet::new(),
         }
     }
 
@@ -69,8 +72,23 @@ impl Refused {
             },
             classes: classes.map(str::to_owned).collect(),
             drivers,
+            named: named(view, refusal),
         }
     }
+}
+
+/// The free volumes that a pod is told of by name.
+fn named(view: &View, refusal: &Refusal) -> BTreeSet<String> {
+    let Refusal::Nodes { hints, .. } = refusal else {
+        return BTreeSet::new();
+    };
+    let candidates = view.claims.iter().flat_map(|facts| &facts.candidates);
+    let names = candidates.map(|volume| &volume.metadata.name);
+    let told = |name: &&String| {
+        let quoted = format!("\"{name}\"");
+        hints.iter().any(|hint| hint.contains(&quoted))
+    };
+    names.filter(told).cloned().collect()
 }
 
 /// A change that may help somebody. What changed of a pod's own claims, and of volumes that name them,
@@ -90,6 +108,8 @@ pub enum News<'n> {
     Drivers(BTreeSet<&'n str>),
     /// There is a free volume of this class that wasn't, or not so.
     FreeVolume(&'n str),
+    /// This volume is gone or going, or somebody's: who was told of it is told something else.
+    Went(&'n str),
     /// There is this class, or it allows other places.
     Class(&'n str),
     /// There may be more room for volumes of this class.
@@ -140,9 +160,15 @@ impl<'n> News<'n> {
         (!drivers.is_empty()).then_some(Self::Drivers(drivers))
     }
 
-    /// What is new of a volume that nobody has.
+    /// What is new of a volume that nobody has or had.
     pub fn of_volume(old: Option<&Volume>, new: &'n Volume) -> Option<Self> {
-        matching::is_offered_anew(old, new).then(|| Self::FreeVolume(new.class()))
+        if matching::is_offered_anew(old, new) {
+            return Some(Self::FreeVolume(new.class()));
+        }
+        let old = old.filter(|old| old.spec.claim_ref.is_none())?;
+        let went = new.spec.claim_ref.is_some()
+            || old.metadata.is_deleting() != new.metadata.is_deleting();
+        went.then_some(Self::Went(&new.metadata.name))
     }
 
     /// What is new of a class.
@@ -190,6 +216,9 @@ impl<'n> News<'n> {
 
     /// Whether it is worth looking at the pod again.
     pub fn wakes(&self, refused: &Refused) -> bool {
+        if let Self::Went(volume) = self {
+            return refused.why == Why::Looking || refused.named.contains(*volume);
+        }
         match &refused.why {
             Why::Looking => true,
             // A class that is there by now may tell that a claim waits for its pod.

@@ -24,6 +24,7 @@ use tracing::{info, warn};
 
 use crate::{homecoming::hurry_when_back, patience::Patience};
 
+mod attributes;
 mod bids;
 mod claims;
 mod decide;
@@ -267,6 +268,7 @@ async fn run(
                 csi_nodes: process.cache(),
             }),
         sources: sources.clone(),
+        attributes: attributes::AttributesClasses::new(process, &claim_queue),
         here: place.clone(),
         config: config.clone(),
         plans: prepare::Plans::default(),

@@ -18,6 +18,8 @@ use crate::pattern::{BadPattern, Patterns};
 pub struct Config {
     /// By class.
     pub classes: BTreeMap<String, ClassConfig>,
+    /// Classes that can't be used, and why: the others are none the worse for them.
+    pub unusable: BTreeMap<String, String>,
     /// Labels of the node that its volumes get, too.
     pub node_labels: Vec<String>,
     /// Further labels of volumes.
@@ -110,7 +112,7 @@ pub enum ConfigError {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 struct Raw {
-    storage_class_map: BTreeMap<String, RawClass>,
+    storage_class_map: BTreeMap<String, Value>,
     #[serde(rename = "nodeLabelsForPV")]
     node_labels: Vec<String>,
     #[serde(rename = "labelsForPV")]
@@ -163,8 +165,8 @@ impl Config {
         for entry in std::fs::read_dir(path).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let key = entry.file_name().to_string_lossy().into_owned();
-            // A mounted ConfigMap keeps its versions there.
-            if key.starts_with("..") || !entry.path().is_file() {
+            // A mounted ConfigMap keeps its versions there, and editors what isn't saved yet.
+            if key.starts_with('.') || key.ends_with('~') || !entry.path().is_file() {
                 continue;
             }
             let text = std::fs::read_to_string(entry.path()).map_err(failed)?;
@@ -231,16 +233,22 @@ impl Raw {
         if self.storage_class_map.is_empty() {
             return refused("storageClassMap: no class is configured; name at least one");
         }
-        let mut classes = BTreeMap::new();
+        let (mut classes, mut unusable) = (BTreeMap::new(), BTreeMap::new());
         for (class, raw) in self.storage_class_map {
-            let checked = raw.checked().map_err(|what| ConfigError::Class {
-                class: class.clone(),
-                what,
-            })?;
-            classes.insert(class, checked);
+            let raw = serde_json::from_value::<RawClass>(raw).map_err(|error| error.to_string());
+            match raw.and_then(RawClass::checked) {
+                Ok(checked) => drop(classes.insert(class, checked)),
+                Err(what) => drop(unusable.insert(class, what)),
+            }
+        }
+        if classes.is_empty()
+            && let Some((class, what)) = unusable.pop_first()
+        {
+            return Err(ConfigError::Class { class, what });
         }
         Ok(Config {
             classes,
+            unusable,
             node_labels: self.node_labels,
             labels: self.labels,
             by_name_only: self.use_node_name_only,
@@ -251,9 +259,16 @@ impl Raw {
 
 impl RawClass {
     fn checked(self) -> Result<ClassConfig, String> {
-        for (name, folder) in [("hostDir", &self.host_dir), ("mountDir", &self.mount_dir)] {
+        for (name, folder, who) in [
+            ("hostDir", &self.host_dir, "the host"),
+            ("mountDir", &self.mount_dir, "the provisioner"),
+        ] {
+            if folder.as_os_str().is_empty() {
+                return Err(format!("{name} is missing: the folder as {who} sees it"));
+            }
             if !folder.is_absolute() {
-                return Err(format!("{name} must be an absolute path"));
+                let folder = folder.display();
+                return Err(format!("{name} must be an absolute path, not \"{folder}\""));
             }
         }
         let names = Patterns::parse(self.name_pattern.as_deref().unwrap_or("*"))

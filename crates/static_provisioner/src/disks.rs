@@ -62,6 +62,19 @@ pub fn look(folder: &Path, names: &Patterns) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
+/// Looks at one name in a folder, whatever the patterns; none if it isn't there.
+///
+/// # Errors
+/// It can't be looked at.
+pub fn look_for(folder: &Path, file: &str) -> io::Result<Option<What>> {
+    let path = std::fs::canonicalize(folder)?.join(file);
+    match std::fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+        Ok(_) => look_at(&path, &MountTable::read()?).map(Some),
+    }
+}
+
 fn look_at(path: &Path, table: &MountTable) -> io::Result<What> {
     if let Some(bytes) = block::size_of(path)? {
         return Ok(What::Device { bytes });

@@ -25,6 +25,7 @@ pub mod config;
 pub mod disks;
 pub mod identity;
 pub mod metrics;
+pub mod missing;
 pub mod node_cleanup;
 pub mod offer;
 pub mod pattern;

@@ -140,8 +140,14 @@ pub fn judge(found: &Found, facts: &Facts<'_>) -> Verdict {
         Ok(What::Mount { .. }) if facts.class.volume_mode == VolumeMode::Block => {
             Verdict::Wrong(Wrong::Files { path })
         }
-        Ok(What::Mount { bytes } | What::Device { bytes }) => {
+        Ok(What::Device { bytes }) => {
             Verdict::Offer(Box::new(offer(&found.file, path, *bytes, facts)))
+        }
+        Ok(What::Mount { bytes }) => {
+            let mut volume = offer(&found.file, path, *bytes, facts);
+            let annotations = &mut volume.metadata.annotations;
+            annotations.insert(well_known::LOCAL_MOUNT_POINT.to_owned(), "true".to_owned());
+            Verdict::Offer(Box::new(volume))
         }
     }
 }

@@ -25,8 +25,14 @@ use crate::{
     volume::{self, Step},
 };
 
+mod absent;
 mod cleaning;
+mod keeping;
+mod told;
 mod watching;
+
+use keeping::Keeping;
+use told::Wrongs;
 
 /// How many volumes are worked on at once, cleaning apart.
 const AT_ONCE: usize = 8;
@@ -93,6 +99,7 @@ struct Provisioner {
     recorder: Recorder,
     volumes: Cache<Volume>,
     volumes_by_path: Index<Volume>,
+    volumes_by_maker: Index<Volume>,
     classes: Cache<StorageClass>,
     queue: Queue<Item>,
     cleaning: Queue<String>,
@@ -100,22 +107,30 @@ struct Provisioner {
     silence: Duration,
     metrics: Metrics,
     ready: Readiness,
+    keeping: Arc<Keeping>,
     shared: Arc<Mutex<Shared>>,
 }
 
 /// What changes while we run.
 struct Shared {
     config: Config,
+    /// Why what it says now can't be used, and an older one stands.
+    unreadable: Option<String>,
     me: Option<Me>,
     /// Volumes whose disks could not be cleaned: a mount may change that.
     stuck: BTreeSet<String>,
     /// What was said of the folders.
-    told: BTreeSet<String>,
+    told: Wrongs,
 }
 
 fn path_of(volume: &Volume) -> Vec<String> {
     let local = volume.spec.local.iter();
     local.map(|local| local.path.clone()).collect()
+}
+
+fn maker(volume: &Volume) -> Vec<String> {
+    let maker = volume.metadata.annotation(well_known::PROVISIONED_BY);
+    maker.map(str::to_owned).into_iter().collect()
 }
 
 /// Starts the provisioner of a node.
@@ -143,6 +158,7 @@ pub(crate) fn start_with(process: &Process, settings: Settings, silence: Duratio
         config_path,
         cluster: process.cluster.clone(),
         volumes_by_path: volumes.index("static-provisioner/path", path_of),
+        volumes_by_maker: volumes.index("static-provisioner/maker", maker),
         volumes,
         classes: process.cache(),
         queue: Queue::new(backoff).measured(&process.metrics, "local_disks"),
@@ -151,11 +167,13 @@ pub(crate) fn start_with(process: &Process, settings: Settings, silence: Duratio
         silence,
         metrics: Metrics::register(&mut process.metrics.registry()),
         ready: ready.clone(),
+        keeping: Arc::default(),
         shared: Arc::new(Mutex::new(Shared {
             config,
+            unreadable: None,
             me: None,
             stuck: BTreeSet::new(),
-            told: BTreeSet::new(),
+            told: Wrongs::default(),
         })),
     };
     let watching = provisioner.clone();
@@ -264,14 +282,17 @@ impl Provisioner {
         let Some(me) = self.meet_node(&config).await? else {
             return Ok(Outcome::Retry);
         };
-        let mut wrongs = BTreeSet::new();
+        let mut wrongs = Wrongs::default();
+        self.tell_config(&config, &mut wrongs);
         let mut bytes = BTreeMap::from([("Block", 0), ("Filesystem", 0)]);
         for (name, class) in &config.classes {
+            self.look_after_volumes(&me, (name, class), &mut wrongs)
+                .await?;
             let storage_class = self.classes.named(name);
             let storage_class = match offer::check(name, storage_class.as_deref(), &me.node) {
                 Ok(storage_class) => storage_class,
                 Err(bad) => {
-                    wrongs.insert(bad.to_string());
+                    wrongs.add(bad.to_string());
                     continue;
                 }
             };
@@ -281,10 +302,14 @@ impl Provisioner {
                 Ok(found) => found,
                 Err(error) => {
                     let folder = class.mount_dir.display();
-                    wrongs.insert(format!("the folder {folder} can't be read: {error}"));
+                    wrongs.add(format!("the folder {folder} can't be read: {error}"));
                     continue;
                 }
             };
+            if let Err(wrong) = self.keep(&me, class).await {
+                wrongs.add(wrong);
+                continue;
+            }
             let taken = self.taken(&me, found.iter().map(|f| class.host_dir.join(&f.file)));
             let facts = Facts {
                 config: &config,
@@ -305,12 +330,12 @@ impl Provisioner {
                 match offer::judge(disk, &facts) {
                     Verdict::Known => {}
                     Verdict::Wrong(wrong) => {
-                        wrongs.insert(wrong.to_string());
+                        wrongs.add(wrong.to_string());
                     }
                     Verdict::Offer(volume) => {
                         let disk = class.mount_dir.join(&disk.file);
                         if let Err(wrong) = self.offer(*volume, disk).await? {
-                            wrongs.insert(wrong.to_string());
+                            wrongs.add(wrong.to_string());
                         }
                     }
                 }
@@ -320,30 +345,6 @@ impl Provisioner {
         self.metrics
             .found(VolumeMode::Filesystem, bytes["Filesystem"]);
         Ok(self.told(&me.node, wrongs))
-    }
-
-    /// Says what is wrong with the folders, once each.
-    fn told(&self, node: &Node, wrongs: BTreeSet<String>) -> Outcome {
-        let mut shared = self.shared();
-        for wrong in wrongs.difference(&shared.told) {
-            self.recorder.say(
-                node,
-                EventType::Warning,
-                "LocalDiskNotOffered",
-                wrong.as_str(),
-            );
-        }
-        let outcome = match wrongs.is_empty() {
-            true => Outcome::Done,
-            false => Outcome::Retry,
-        };
-        let all: Vec<&str> = wrongs.iter().map(String::as_str).collect();
-        self.ready.set(match all.is_empty() {
-            true => Ok(()),
-            false => Err(all.join("; ")),
-        });
-        shared.told = wrongs;
-        outcome
     }
 
     /// The volumes that stand for disks of this node at these paths.
@@ -411,13 +412,7 @@ impl Provisioner {
                 }
             }
             Step::Clean => self.cleaning.add(name.to_owned()),
-            Step::Delete => {
-                let only_if = Preconditions::unchanged(&*volume);
-                let held = self.cluster.delete_held::<Volume>(&volume.key(), &only_if).await?;
-                if let Some(held) = held {
-                    self.let_go(&held).await?;
-                }
-            }
+            Step::Delete => self.delete(&volume).await?,
             Step::LetGo => self.let_go(&volume).await?,
             Step::Recycle => self.recorder.say(
                 &*volume,
@@ -437,6 +432,19 @@ impl Provisioner {
             ),
         }
         Ok(Outcome::Done)
+    }
+
+    /// Deletes a volume whose disk holds nobody's data.
+    async fn delete(&self, volume: &Volume) -> Result<(), ApiError> {
+        let only_if = Preconditions::unchanged(volume);
+        let held = self
+            .cluster
+            .delete_held::<Volume>(&volume.key(), &only_if)
+            .await?;
+        match held {
+            Some(held) => self.let_go(&held).await,
+            None => Ok(()),
+        }
     }
 
     async fn let_go(&self, volume: &Volume) -> Result<(), ApiError> {
@@ -459,4 +467,15 @@ async fn blocking<T: Send + 'static>(
         Ok(result) => result,
         Err(error) => Err(std::io::Error::other(error)),
     }
+}
+
+/// An error and its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
 }

@@ -206,8 +206,8 @@ pub(super) fn validate_change(before: &Value, after: &Value) -> Vec<FieldError> 
     let had = size("/spec/resources/requests/storage", before);
     let capacity = size("/status/capacity/storage", before);
     // A failed expansion may be taken back, but not to what is there: the failed one may yet
-    // turn out to have happened, and must be followed by one that ends.
-    if asked < had && (capacity.is_none() || asked <= capacity) {
+    // turn out to have happened, and must be followed by one that ends. No capacity is less than any.
+    if asked < had && asked <= capacity {
         let detail = "field can not be less than status.capacity";
         errors.push(FieldError::forbidden(
             "spec.resources.requests.storage",
@@ -297,6 +297,15 @@ mod tests {
                 "spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"
             ]
         );
+    }
+
+    #[test]
+    fn a_claim_without_capacity_is_told_only_that_its_request_is_fixed() {
+        let mut bigger = claim();
+        bigger["spec"]["resources"]["requests"]["storage"] = json!("2Gi");
+        let errors = validate_change(&bigger, &claim());
+        let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+        assert_eq!(fields, ["spec"]);
     }
 
     #[test]

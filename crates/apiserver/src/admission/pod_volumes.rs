@@ -89,6 +89,21 @@ pub(super) fn validate(spec: &Value) -> (Vec<FieldError>, BTreeSet<&str>) {
     (errors, right)
 }
 
+/// What is wrong with the names of the claims that are made for a pod's own volumes: they are those of
+/// pod and volume together.
+pub(super) fn claim_name_errors(pod: &Value) -> Vec<FieldError> {
+    let of = text(pod, "/metadata/name");
+    let own = items(&pod["spec"], "volumes").filter(|(_, v)| v.get("ephemeral").is_some());
+    let faults = own.filter_map(|(at, volume)| {
+        let claim = format!("{of}-{}", text(volume, "/name"));
+        let fault = DNS_SUBDOMAIN.fault(&claim).filter(|_| !of.is_empty())?;
+        let detail = format!("PVC name \"{claim}\": {fault}");
+        let field = format!("spec.volumes[{at}].name");
+        Some(FieldError::invalid(field, &volume["name"], &detail))
+    });
+    faults.collect()
+}
+
 fn source_errors(path: &str, volume: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut found = TYPES.iter().filter(|(name, _)| volume.get(name).is_some());
@@ -438,5 +453,24 @@ mod tests {
         for (source, wanted) in cases {
             assert_eq!(told(source), [format!("spec.volumes[0].{wanted}")]);
         }
+    }
+
+    #[test]
+    fn a_pod_whose_volumes_claim_could_have_no_name_is_refused() {
+        let pod = |name: String, own: &str| {
+            json!({"metadata": {"name": name}, "spec": {
+                "volumes": [{"name": "vol", own: {}}],
+            }})
+        };
+        assert!(claim_name_errors(&pod("a".repeat(249), "ephemeral")).is_empty());
+        assert!(claim_name_errors(&pod("a".repeat(253), "emptyDir")).is_empty());
+        let long = "a".repeat(250);
+        let told = claim_name_errors(&pod(long.clone(), "ephemeral"));
+        let told: Vec<String> = told.iter().map(ToString::to_string).collect();
+        let wanted = format!(
+            "spec.volumes[0].name: Invalid value: \"vol\": PVC name \"{long}-vol\": must be no more \
+             than 253 characters"
+        );
+        assert_eq!(told, [wanted]);
     }
 }

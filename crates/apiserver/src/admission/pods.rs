@@ -83,6 +83,7 @@ const RESTART: &[&str] = &["Always", "Never", "OnFailure"];
 pub(super) fn validate(pod: &Value) -> Vec<FieldError> {
     let spec = &pod["spec"];
     let (mut errors, volumes) = pod_volumes::validate(spec);
+    errors.extend(pod_volumes::claim_name_errors(pod));
     if items(spec, "containers").next().is_none() {
         errors.push(FieldError::required("spec.containers", ""));
     }

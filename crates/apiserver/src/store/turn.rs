@@ -188,7 +188,12 @@ mod tests {
             other.await.unwrap().unwrap();
         }
         assert_eq!(store.read().revision(), before + 20);
-        assert_eq!(turn.queued.load(Ordering::Relaxed), 0);
+        // Answers are given before the writer's thread counts what it is done with.
+        let bound = Instant::now() + Duration::from_secs(30);
+        while turn.queued.load(Ordering::Relaxed) > 0 {
+            assert!(Instant::now() < bound, "somebody is still counted");
+            std::thread::yield_now();
+        }
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

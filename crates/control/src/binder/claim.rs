@@ -23,6 +23,8 @@ pub struct View {
     pub class: Option<Arc<StorageClass>>,
     /// The default class, if there is one.
     pub default_class: Option<Arc<StorageClass>>,
+    /// Those of all these volumes that a recycler may still be emptying.
+    pub emptied: Vec<String>,
     /// Pods that use the claim and wait for a node.
     pub unplaced_pods: Vec<String>,
     /// Where claim and named volume were read.
@@ -101,6 +103,8 @@ pub enum Because {
         /// The other claim.
         owner: String,
     },
+    /// Its volume was taken back while it was scrubbed, and that hasn't ended yet.
+    BeingEmptied(String),
     /// It was bound, and names no volume any more.
     LostReference,
     /// It was bound, and its volume is gone.
@@ -156,10 +160,22 @@ fn note_of(claim: &Claim) -> Option<Step> {
 
 fn decide_binding(view: &View) -> Decision {
     let claim = &*view.claim;
-    match (claim.bind_completed(), claim.spec.volume_name.is_empty()) {
+    let bound = claim.bind_completed();
+    let decision = match (bound, claim.spec.volume_name.is_empty()) {
         (false, true) => decide_open(view),
         (false, false) => decide_asked(view),
         (true, _) => decide_done(view),
+    };
+    match &decision.volume {
+        // What is written to it now would be gone in a moment.
+        Some(volume) if view.emptied.contains(&volume.metadata.name) => {
+            let because = Because::BeingEmptied(volume.metadata.name.clone());
+            match bound {
+                true => Decision::nothing(because),
+                false => Decision::wait(view, because),
+            }
+        }
+        _ => decision,
     }
 }
 
@@ -255,7 +271,8 @@ fn decide_done(view: &View) -> Decision {
         Some(volume) => match &volume.spec.claim_ref {
             // Also for a claim that was lost: a volume that was deleted may be put back.
             None => return bind(claim, volume),
-            Some(owner) if owner.uid == claim.metadata.uid => return bind(claim, volume),
+            // Put back by a person, it may name the claim without its uid.
+            Some(_) if volume.is_reserved_for(claim) => return bind(claim, volume),
             Some(_) => Because::Misbound,
         },
     };

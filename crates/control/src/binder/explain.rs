@@ -6,11 +6,11 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use orlop_model::{
-    Claim, Kind, ReclaimPolicy, Volume, matching,
+    Claim, Kind, ReclaimPolicy, Volume, VolumePhase, matching,
     selector::{LabelSelector, Requirement},
 };
 
-use super::{News, claim::Because, spelling};
+use super::{News, claim::Because, recycle, spelling};
 
 /// What there would be. Only its largest volume stands for a shelf, so that a survey costs the
 /// same however many volumes there are.
@@ -28,6 +28,8 @@ pub struct Survey {
     pub meant: Option<String>,
     /// The names of all classes.
     pub classes: Vec<String>,
+    /// The names of all CSI drivers.
+    pub drivers: Vec<String>,
     /// What the claim's selector asks for and no free volume has that would fit otherwise.
     pub unmet: Vec<Requirement>,
 }
@@ -47,6 +49,7 @@ impl Because {
             | Self::DefaultClass
             | Self::NoConsumer { .. }
             | Self::Provisioning(_)
+            | Self::BeingEmptied(_)
             | Self::LostReference
             | Self::LostVolume
             | Self::Misbound
@@ -90,7 +93,8 @@ pub fn news(claim: &Claim, because: &Because, survey: &Survey) -> Option<News> {
             format!(
                 "Waiting for a volume to be created either by the external provisioner '{name}' \
                  or manually by the system administrator. If volume creation is delayed, please \
-                 verify that the provisioner is running and correctly registered."
+                 verify that the provisioner is running and correctly registered.{}",
+                no_such_driver(name, &survey.drivers)
             ),
         ),
         Because::NothingFits => {
@@ -120,6 +124,14 @@ pub fn news(claim: &Claim, because: &Because, survey: &Survey) -> Option<News> {
                 owner_words(claim, owner, survey.named.as_deref())
             ),
         ),
+        Because::BeingEmptied(volume) => News::warning(
+            "FailedBinding",
+            format!(
+                "volume \"{volume}\" is still being scrubbed by pod {}; the claim is bound once \
+                 that has ended",
+                recycle::pod_key(volume)
+            ),
+        ),
         Because::LostReference => News::warning(
             "ClaimLost",
             "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
@@ -138,6 +150,15 @@ pub fn news(claim: &Claim, because: &Because, survey: &Survey) -> Option<News> {
         | Because::Lost
         | Because::Unconfirmed => return None,
     })
+}
+
+/// The volumes that a person is told of by name.
+pub fn named(news: &News, survey: &Survey) -> BTreeSet<String> {
+    let surveyed = survey.largest.iter().chain(&survey.released);
+    let names = surveyed.map(|volume| &volume.metadata.name);
+    let names = names.chain(&survey.meant);
+    let named = names.filter(|name| news.message.contains(&format!("\"{name}\"")));
+    named.cloned().collect()
 }
 
 fn with_offer(message: String, claim: &Claim, survey: &Survey) -> String {
@@ -255,6 +276,19 @@ const REQUIREMENTS: usize = 20;
 /// So many classes are named to somebody who may have misspelt one.
 const NAMED: usize = 5;
 
+/// That a provisioner is no CSI driver of this cluster: it may be misspelt.
+fn no_such_driver(name: &str, drivers: &[String]) -> String {
+    if drivers.is_empty() || drivers.iter().any(|driver| driver == name) {
+        return String::new();
+    }
+    let near = did_you_mean(spelling::meant(name, drivers.iter().map(String::as_str)));
+    let hint = near.unwrap_or_else(|| {
+        let drivers: Vec<&str> = drivers.iter().map(String::as_str).collect();
+        format!("; there are {}", some_of(&drivers))
+    });
+    format!(" No CSIDriver of that name is registered{hint}")
+}
+
 fn other_classes(missing: &str, survey: &Survey) -> String {
     let classes: BTreeSet<&str> = survey.classes.iter().map(String::as_str).collect();
     let of_volumes = survey.largest.iter().map(|v| v.class());
@@ -273,12 +307,17 @@ fn other_classes(missing: &str, survey: &Survey) -> String {
     if all.is_empty() {
         return "; there is no class at all".to_owned();
     }
+    format!("; there are {}", some_of(&all))
+}
+
+/// A few names, and how many more there are.
+fn some_of(all: &[&str]) -> String {
     let named: Vec<String> = all.iter().take(NAMED).map(|n| format!("\"{n}\"")).collect();
     let more = match all.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("; there are {}{more}", named.join(", "))
+    format!("{}{more}", named.join(", "))
 }
 
 fn did_you_mean(name: Option<&str>) -> Option<String> {
@@ -287,11 +326,13 @@ fn did_you_mean(name: Option<&str>) -> Option<String> {
 
 /// Whose a volume is that the claim names in vain.
 fn owner_words(claim: &Claim, owner: &str, volume: Option<&Volume>) -> String {
-    if *owner != claim.key().to_string() {
-        return owner.to_owned();
-    }
-    // Another of that name can't be there at the same time.
-    let former = format!("an earlier claim {owner} that is gone");
+    let released = volume.is_some_and(|v| v.phase() == VolumePhase::Released);
+    let former = match *owner == claim.key().to_string() {
+        // Another of that name can't be there at the same time.
+        true => format!("an earlier claim {owner} that is gone"),
+        false if released => format!("the claim {owner} that is gone"),
+        false => return owner.to_owned(),
+    };
     match volume.map(Volume::reclaim_policy) {
         Some(ReclaimPolicy::Delete) => {
             format!("{former}; its reclaim policy is Delete, so it will be deleted")

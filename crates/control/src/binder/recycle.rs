@@ -13,10 +13,13 @@
 //! The gate is against a binder that was replaced and doesn't know it: it may still make a pod
 //! when the volume has long been given to another claim. It can't record that pod, since the
 //! volume isn't what it saw, and so the pod is never placed.
+//!
+//! A person may take the volume back while a pod is at it. Then the pod goes first: until it has
+//! ended nobody gets the volume, and the record of it stays.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use orlop_model::{Key, Pod, PodPhase, Volume, well_known};
+use orlop_model::{Key, Kind, Pod, PodPhase, ReclaimPolicy, Volume, VolumePhase, well_known};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -98,8 +101,13 @@ pub fn volume_of(pod: &Pod) -> Option<&str> {
     let name = meta.name.strip_prefix(PREFIX);
     let name = name.filter(|_| meta.namespace == NAMESPACE)?;
     // The name of a long one is on the pod.
-    let noted = meta.annotation(well_known::RECYCLER);
-    Some(noted.filter(|noted| short(noted) == name).unwrap_or(name))
+    Some(noted_volume(pod).unwrap_or(name))
+}
+
+/// What a recycler's pod says of its volume; one that somebody else made says nothing, or lies.
+fn noted_volume(pod: &Pod) -> Option<&str> {
+    let noted = pod.metadata.annotation(well_known::RECYCLER)?;
+    (pod_key(noted) == pod.key()).then_some(noted)
 }
 
 fn is_gated(pod: &Pod) -> bool {
@@ -109,8 +117,33 @@ fn is_gated(pod: &Pod) -> bool {
 
 /// Whether a pod was made for a recycling that isn't, or is no more.
 pub fn is_stray(pod: &Pod, volume: Option<&Volume>) -> bool {
-    let recorded = volume.and_then(|v| v.metadata.annotation(well_known::RECYCLER));
-    is_gated(pod) && recorded != Some(pod.metadata.uid.as_str())
+    let wanted = volume.filter(|volume| is_wanted(volume));
+    let recorded = wanted.and_then(|v| v.metadata.annotation(well_known::RECYCLER));
+    is_ours(pod) && recorded != Some(pod.metadata.uid.as_str())
+}
+
+/// Whether a pod was made here, or by a forerunner.
+pub fn is_ours(pod: &Pod) -> bool {
+    is_gated(pod) || noted_volume(pod).is_some()
+}
+
+/// Whether a volume is one to be scrubbed: its claim is gone, and its policy says so.
+fn is_wanted(volume: &Volume) -> bool {
+    let claim = volume.spec.claim_ref.as_ref();
+    volume.reclaim_policy() == ReclaimPolicy::Recycle
+        && matches!(volume.phase(), VolumePhase::Released | VolumePhase::Failed)
+        && claim.is_some_and(|claim| !claim.uid.is_empty())
+}
+
+/// Whether a pod of the recycler's may be emptying its volume.
+pub fn is_at_work(pod: &Pod) -> bool {
+    noted_volume(pod).is_some() && !is_gated(pod) && !pod.is_finished()
+}
+
+/// Whether a volume may be emptied by somebody: so it is until it says otherwise, since what was
+/// placed before it was taken back is on record, and it may be new under the name of one that is.
+pub fn may_be_emptied(volume: &Volume, pod: Option<&Pod>) -> bool {
+    volume.metadata.annotation(well_known::RECYCLER).is_some() || pod.is_some_and(is_at_work)
 }
 
 /// Decides what a recycling needs next.
@@ -141,7 +174,7 @@ pub fn decide(view: &View) -> Step {
     }
     match pod.phase() {
         PodPhase::Succeeded => Step::Done,
-        PodPhase::Failed => Step::FailAndDelete(failed(&why_it_failed(pod))),
+        PodPhase::Failed => Step::FailAndDelete(failed(&why_it_failed(pod, source.scrubbing))),
         PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => {
             let most = source.patience(volume);
             match most.checked_sub(view.age) {
@@ -152,7 +185,7 @@ pub fn decide(view: &View) -> Step {
     }
 }
 
-fn why_it_failed(pod: &Pod) -> String {
+fn why_it_failed(pod: &Pod, scrubbing: &Scrubbing) -> String {
     if !pod.status.message.is_empty() {
         return pod.status.message.clone();
     }
@@ -161,9 +194,23 @@ fn why_it_failed(pod: &Pod) -> String {
         .filter_map(|c| c.state.terminated.as_ref())
         .next();
     match ended {
+        Some(end) if !end.message.trim().is_empty() => end.message.trim().to_owned(),
+        // Of a pod of somebody else's we don't know what it means by that.
+        Some(end) if end.exit_code == MOUNTED_INSIDE && scrubbing.pod == default_pod() => {
+            "something is mounted inside the volume; unmount it".to_owned()
+        }
         Some(end) => format!("the recycler pod ended with exit code {}", end.exit_code),
         None => "pod failed, pod.Status.Message unknown".to_owned(),
     }
+}
+
+/// Why a recycler's pod has no node yet, as its scheduler says it on the pod.
+pub fn why_unplaced(pod: &Pod) -> Option<&str> {
+    let mut conditions = pod.status.conditions.iter();
+    let placed = conditions.find(|c| c.type_ == "PodScheduled" && c.status == "False")?;
+    // A gate is ours, and about to be opened.
+    let told = placed.reason == "Unschedulable" && !placed.message.is_empty();
+    told.then_some(placed.message.as_str())
 }
 
 fn in_use(users: &[String]) -> Step {
@@ -214,11 +261,23 @@ impl Source<'_> {
     }
 }
 
+/// How the script of [`default_pod`] ends where something is mounted inside the volume.
+const MOUNTED_INSIDE: i32 = 32;
+
 /// The pod that scrubs where nothing else was said: any image with `sh`, `find`, `ls` and `test`.
-/// What is mounted inside the volume is not the volume: it is left alone, and told as a failure.
+/// What is mounted inside the volume is not the volume: it is left alone, and told as a failure,
+/// by the termination message where the node reads that, and by the exit code.
 pub fn default_pod() -> Value {
-    const SCRIPT: &str = "test -e /scrub && find /scrub -xdev -mindepth 1 -delete && \
-                          test -z \"$(ls -A /scrub)\" || exit 1";
+    let script = format!(
+        r#"test -e /scrub && find /scrub -xdev -mindepth 1 -delete && test -z "$(ls -A /scrub)" && exit 0
+while read -r _ _ _ _ at _; do case "$at" in /scrub/*)
+  if test -e /dev/termination-log; then
+    echo "${{at#/scrub/}} is mounted inside the volume; unmount it" > /dev/termination-log
+  fi
+  exit {MOUNTED_INSIDE};;
+esac; done < /proc/self/mountinfo
+exit 1"#
+    );
     json!({"spec": {
         "restartPolicy": "Never",
         "volumes": [{"name": "vol"}],
@@ -226,7 +285,7 @@ pub fn default_pod() -> Value {
             "name": "pv-recycler",
             "image": "debian:stable-slim",
             "command": ["/bin/sh"],
-            "args": ["-c", SCRIPT],
+            "args": ["-c", script],
             "volumeMounts": [{"name": "vol", "mountPath": "/scrub"}],
         }],
     }})
@@ -264,9 +323,7 @@ pub fn scrubber(volume: &Volume, config: &Config) -> Option<Value> {
     let mut pod = source.scrubbing.pod.clone();
     pod["metadata"]["name"] = json!(key.name);
     pod["metadata"]["namespace"] = json!(key.namespace);
-    if short(&volume.metadata.name) != volume.metadata.name {
-        pod["metadata"]["annotations"][well_known::RECYCLER] = json!(volume.metadata.name);
-    }
+    pod["metadata"]["annotations"][well_known::RECYCLER] = json!(volume.metadata.name);
     let deadline = source.deadline(volume);
     let spec = &mut pod["spec"];
     spec["schedulingGates"] = json!([{"name": well_known::RECYCLER}]);

@@ -27,9 +27,21 @@ fn view(claim: Claim) -> claim::View {
         candidates: Vec::new(),
         class: None,
         default_class: None,
+        emptied: Vec::new(),
         unplaced_pods: Vec::new(),
         evidence: Evidence::Cached,
     }
+}
+
+#[test]
+fn no_claim_gets_a_volume_that_is_still_being_emptied() {
+    let mut view = view(a_claim("data", ""));
+    view.candidates = vec![Arc::new(a_volume("vol", ""))];
+    assert_eq!(claim::decide(&view).because, Because::Fits);
+    view.emptied = vec!["vol".to_owned()];
+    let decision = claim::decide(&view);
+    assert_eq!(decision.because, Because::BeingEmptied("vol".into()));
+    assert!(!decision.steps.contains(&Step::ReserveVolume));
 }
 
 fn shared<K>(object: K) -> Option<Arc<K>> {
@@ -303,6 +315,25 @@ fn a_bound_claim_whose_volume_forgot_it_is_bound_again() {
     assert_eq!(claim::decide(&v).steps, WHOLE_BIND[..2]);
 }
 
+#[test]
+fn a_lost_claim_is_bound_again_to_a_volume_that_names_it_without_its_uid() {
+    let (mut claim, mut volume) = bound("data", "vol");
+    claim.status.phase = Some(ClaimPhase::Lost);
+    volume.status.phase = Some(VolumePhase::Available);
+    volume.spec.claim_ref.as_mut().unwrap().uid.clear();
+    let mut v = view(claim);
+    v.named = shared(volume.clone());
+    let expected = [
+        Step::ReserveVolume,
+        Step::MarkVolumeBound,
+        Step::MarkClaimBound,
+    ];
+    assert_eq!(claim::decide(&v).steps, expected);
+    volume.spec.claim_ref.as_mut().unwrap().name = "other".into();
+    v.named = shared(volume);
+    assert_eq!(claim::decide(&v).because, Because::Lost);
+}
+
 fn look(volume: Volume, owner: Option<Claim>, evidence: Evidence) -> volume::Decision {
     volume::decide(&volume::View {
         volume: Arc::new(volume),
@@ -322,7 +353,15 @@ fn a_volume_says_who_has_it() {
         uid: String::new(),
         ..a_claim("data", "c").reference()
     });
-    assert_eq!(look(new, None, Evidence::Cached).steps, available);
+    assert_eq!(look(new.clone(), None, Evidence::Cached).steps, available);
+    // It waits for a claim by name, and the one of that name can't use it.
+    let mut other = a_claim("data", "c");
+    let decision = look(new.clone(), Some(other.clone()), Evidence::Cached);
+    assert_eq!(decision.because, volume::Because::Awaited);
+    other.spec.volume_mode = Some(VolumeMode::Block);
+    let decision = look(new, Some(other), Evidence::Cached);
+    assert_eq!(decision.because, volume::Because::WrongMode);
+    assert_eq!(decision.steps, available);
     let (claim, mut volume) = bound("data", "vol");
     volume.status.phase = Some(VolumePhase::Pending);
     let steps = look(volume.clone(), Some(claim.clone()), Evidence::Cached).steps;
@@ -500,6 +539,7 @@ impl World {
             candidates: self.volumes.values().cloned().map(Arc::new).collect(),
             class: self.class_of(&claim),
             default_class: None,
+            emptied: Vec::new(),
             unplaced_pods: Vec::new(),
             evidence: Evidence::Live,
             claim: Arc::new(claim),

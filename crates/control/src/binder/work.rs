@@ -7,7 +7,8 @@ use std::{
 };
 
 use orlop_model::{
-    Claim, Key, Kind, Pod, ReclaimPolicy, StorageClass, Volume, matching, pod, well_known,
+    Claim, CsiDriver, Key, Kind, Pod, ReclaimPolicy, StorageClass, Volume, matching, pod,
+    well_known,
 };
 use orlop_runtime::{
     ApiError, Cache, Change, Clock, Cluster, EventType, Index, Outcome, Patch, Process, Queue,
@@ -18,6 +19,7 @@ use super::{
     COMPONENT, Config, News,
     courtesy::Courtesy,
     index,
+    mentions::{self, Mentions},
     metrics::BinderMetrics,
     recycle,
     write::{Half, Write},
@@ -58,6 +60,8 @@ struct Binder {
     volumes: Cache<Volume>,
     classes: Cache<StorageClass>,
     pods: Cache<Pod>,
+    /// Only told of.
+    drivers: Cache<CsiDriver>,
     claims_by_class: Index<Claim>,
     claims_by_volume: Index<Claim>,
     free_volumes: Index<Volume>,
@@ -69,6 +73,7 @@ struct Binder {
     /// Volumes that a turn under way is reserving. Only spares another turn the conflict.
     promised: Arc<Mutex<BTreeSet<String>>>,
     courtesy: Arc<Courtesy>,
+    mentions: Arc<Mentions>,
     recyclings: Arc<Recyclings>,
 }
 
@@ -105,7 +110,9 @@ impl Binder {
             pods_by_claim: pods.index(pod::BY_CLAIM, pod::claims_used),
             promised: Arc::default(),
             courtesy: Arc::default(),
+            mentions: Arc::default(),
             recyclings: Arc::default(),
+            drivers: process.cache(),
             claims,
             volumes,
             classes,
@@ -118,6 +125,7 @@ impl Binder {
         self.volumes.synced().await;
         self.classes.synced().await;
         self.pods.synced().await;
+        self.drivers.synced().await;
         self.subscribe();
         let queue = self.queue.clone();
         work(queue, AT_ONCE, |item| self.turn(item)).await;
@@ -147,6 +155,7 @@ impl Binder {
         let pod = change.object();
         if let Some(volume) = recycle::volume_of(pod) {
             self.queue.add(Item::Volume(volume.to_owned()));
+            self.wake_claims_of(volume);
         }
         let new = matches!(change, Change::Applied { old: None, .. });
         let over = matches!(change, Change::Deleted(_)) || pod.is_finished();
@@ -159,6 +168,13 @@ impl Binder {
             if over {
                 self.wake_recycling(&key);
             }
+        }
+    }
+
+    /// Wakes the claims that name a volume.
+    fn wake_claims_of(&self, volume: &str) {
+        for claim in self.claims_by_volume.get(volume) {
+            self.queue.add(Item::Claim(claim.key()));
         }
     }
 
@@ -186,6 +202,7 @@ impl Binder {
             }
             Change::Deleted(_) => {
                 self.courtesy.over(&claim.key());
+                self.mentions.over(&claim.key());
                 self.metrics.claim_gone(&claim.key());
             }
         }
@@ -205,8 +222,15 @@ impl Binder {
         if let Some(owner) = &volume.spec.claim_ref {
             self.queue.add(Item::Claim(owner.key()));
         }
-        for claim in self.claims_by_volume.get(name) {
-            self.queue.add(Item::Claim(claim.key()));
+        self.wake_claims_of(name);
+        let same = match change {
+            Change::Applied { old, new } => old.is_some_and(|old| !mentions::is_another(old, new)),
+            Change::Deleted(_) => false,
+        };
+        if !same {
+            for claim in self.mentions.of(name) {
+                self.queue.add(Item::Claim(claim));
+            }
         }
         if let Change::Applied { old, .. } = change {
             if let (None, Some(csi)) = (old, &volume.spec.csi) {
@@ -218,6 +242,8 @@ impl Binder {
             }
         } else {
             self.recyclings.forget(name);
+            // A pod that scrubs it goes, too.
+            self.queue.add(Item::Volume(name.clone()));
         }
         self.metrics.volume_changed(change);
     }

@@ -81,6 +81,58 @@ async fn a_folder_is_scrubbed_by_a_pod_and_then_anybodys() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_volume_that_is_taken_back_while_it_is_scrubbed_is_nobodys_until_that_has_ended() {
+    let stage = Stage::set().await;
+    stage.node("n1").await;
+    let (vol, pod) = (Key::cluster("vol"), key("recycler-for-vol"));
+    let now = Preconditions {
+        grace_period_seconds: Some(0),
+        ..Default::default()
+    };
+    let going = |p: Option<&Pod>| p.is_some_and(|p| p.metadata.is_deleting());
+    let again = Patch::Merge(json!({"spec": {
+        "claimRef": null, "persistentVolumeReclaimPolicy": "Retain",
+    }}));
+    for anew in [false, true] {
+        stage.folder("vol").await;
+        stage.claim("data", "").await;
+        stage.until(&key("data"), phase(ClaimPhase::Bound)).await;
+        stage.delete::<Claim>(&key("data")).await;
+        stage.recycler("vol").await;
+        match anew {
+            // The old pod would empty whatever is called so.
+            true => {
+                stage.delete::<Volume>(&vol).await;
+                stage.until::<Volume>(&vol, |v| v.is_none()).await;
+                stage.folder("vol").await;
+            }
+            false => {
+                stage.cluster.patch::<Volume>(&vol, &again).await.unwrap();
+            }
+        }
+        stage
+            .make::<Claim>(json!({
+                "metadata": {"name": "next", "namespace": "default"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "",
+                         "volumeName": "vol", "resources": {"requests": {"storage": "1Gi"}}},
+            }))
+            .await;
+        let message = "volume \"vol\" is still being scrubbed by pod default/recycler-for-vol; the \
+                       claim is bound once that has ended";
+        stage.until_said("next", "FailedBinding", message).await;
+        stage.until(&pod, going).await;
+        stage.until(&key("next"), phase(ClaimPhase::Pending)).await;
+        // Its node says that it has ended.
+        stage.cluster.delete::<Pod>(&pod, &now).await.unwrap();
+        stage.until(&key("next"), phase(ClaimPhase::Bound)).await;
+        stage.delete::<Claim>(&key("next")).await;
+        stage.delete::<Volume>(&vol).await;
+        stage.until::<Claim>(&key("next"), |c| c.is_none()).await;
+        stage.until::<Volume>(&vol, |v| v.is_none()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_only_has_the_name_of_a_recycler_scrubs_nothing() {
     let stage = Stage::set().await;
     stage.node("n1").await;

@@ -63,22 +63,27 @@ pub fn human(bytes: u64) -> String {
     tenths(u128::from(bytes) * 10 / u128::from(unit), name)
 }
 
-/// That less is left than is wanted, both in one unit.
+/// That less is left than is wanted, both in one unit if that tells anything of what is left.
 ///
 /// What is left is told coarsely: it changes by the second, and would make every repetition of the
 /// same trouble a new event.
 pub(super) fn shortage(wanted: u64, left: u64, place: &dyn std::fmt::Display) -> String {
-    let (name, unit) = unit(wanted);
-    let step = (wanted / 8).max(1);
-    let step = 1u64 << step.ilog2();
+    let (name, of_wanted) = unit(wanted);
+    let step = |of: u64| 1u64 << (of / 8).max(1).ilog2();
+    let step = match step(wanted) {
+        coarser if left < coarser => step(left),
+        step => step,
+    };
     let coarse = left / step * step;
     // Rounded apart, so that the two are never told as the same.
-    let wanted = (u128::from(wanted) * 10).div_ceil(u128::from(unit));
-    let left = u128::from(coarse) * 10 / u128::from(unit);
+    let wanted = (u128::from(wanted) * 10).div_ceil(u128::from(of_wanted));
+    let left = match u128::from(coarse) * 10 / u128::from(of_wanted) {
+        0 if coarse > 0 => human(coarse),
+        left => tenths(left, name),
+    };
     format!(
-        "{} are wanted and about {} are left in {place}",
-        tenths(wanted, name),
-        tenths(left, name)
+        "{} are wanted and about {left} are left in {place}",
+        tenths(wanted, name)
     )
 }
 
@@ -224,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortage_is_told_in_one_unit_and_the_same_when_little_changes() {
+    fn a_shortage_is_told_the_same_when_little_changes_and_in_one_unit_if_that_tells_anything() {
         let told = |wanted, left| shortage(wanted, left, &"pool a");
         let (mib, gib) = (1 << 20, 1 << 30);
         for (wanted, left, words) in [
@@ -257,6 +262,16 @@ mod tests {
                 5,
                 3,
                 "5 bytes are wanted and about 3 bytes are left in pool a",
+            ),
+            (
+                100 << 40,
+                36 * gib + 5 * mib,
+                "100 TiB are wanted and about 36 GiB are left in pool a",
+            ),
+            (
+                100 << 40,
+                600 * gib,
+                "100 TiB are wanted and about 0.5 TiB are left in pool a",
             ),
         ] {
             assert_eq!(told(wanted, left), words);

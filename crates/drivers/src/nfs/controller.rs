@@ -70,8 +70,12 @@ impl<'a> Call<'a> {
 
     /// Has work done for which these things must be nobody else's.
     pub(super) async fn run(&self, work: Work, turns: Vec<Subject>) -> Result<Answer, Failure> {
-        let patience = self.caller.patience().unwrap_or(PATIENCE).min(PATIENCE * 5);
-        self.run_within(work, turns, patience).await
+        self.run_within(work, turns, self.patience()).await
+    }
+
+    /// How long its caller waits.
+    pub(super) fn patience(&self) -> std::time::Duration {
+        self.caller.patience().unwrap_or(PATIENCE).min(PATIENCE * 5)
     }
 
     /// The same, with less patience than the caller has.
@@ -101,13 +105,19 @@ impl<'a> Call<'a> {
         held: T,
     ) -> Result<Answer, Failure> {
         let config = &self.shared.config;
+        let on = work.on().cloned();
         let order = Order {
             working_dir: config.working_dir.clone(),
             stand_in: config.hands.stand_in(),
             sweep: config.hands.sweeps(&work),
             work,
         };
-        config.hands.run(order, patience, held).await
+        let answer = config.hands.run(order, patience, held).await?;
+        // Not before: by options that do not work no other volume of the share could be deleted.
+        if let Some(on) = on {
+            self.shared.options.keep(&on.export, &on.plan);
+        }
+        Ok(answer)
     }
 
     /// How a share is mounted for work of our own: by what the call brings, else by what its secret

@@ -256,8 +256,9 @@ impl Worker {
     }
 
     /// What is counted of it. Not what it says, which it may have no time for.
-    pub(super) fn signs(&self) -> Signs {
-        self.child.id().map(Signs::of).unwrap_or_default()
+    pub(super) fn signs(&self, order: &Order) -> Signs {
+        let signs = |id| Signs::of(id, &order.working_dir);
+        self.child.id().map(signs).unwrap_or_default()
     }
 
     /// Ends it. One that waits for its server is in the kernel's hands, and goes when that lets it go.

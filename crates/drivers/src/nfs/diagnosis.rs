@@ -9,7 +9,7 @@ use tonic::Code;
 
 use super::export::Export;
 use super::failure::Failure;
-use super::options::MountPlan;
+use super::options::{MountPlan, Transport};
 
 // The numbers of Linux on all machines that we run on.
 const EPERM: i32 = 1;
@@ -38,7 +38,7 @@ const EKEYREVOKED: i32 = 128;
 const EKEYREJECTED: i32 = 129;
 
 /// Whether the server does not speak the version that was tried.
-fn is_version(error: &MountError) -> bool {
+pub(crate) fn is_version(error: &MountError) -> bool {
     matches!(error, MountError::Open { source, .. }
         if matches!(source.raw_os_error(), Some(EPROTONOSUPPORT | EINVAL)))
 }
@@ -73,12 +73,29 @@ fn is_by_kerberos(plan: &MountPlan) -> bool {
     plan.value("sec").is_some_and(|sec| sec.starts_with("krb5"))
 }
 
-/// Whether another version is worth a try. One of another kind is none where the trouble may be
-/// Kerberos: what that says of itself would be lost.
-pub(crate) fn is_worth(next: &str, plan: &MountPlan, error: &MountError) -> bool {
-    let unspoken = matches!(error, MountError::Open { source, .. }
-        if source.raw_os_error() == Some(EPROTONOSUPPORT));
-    is_version(error) && (unspoken || next != "3" || !is_by_kerberos(plan))
+/// Which of the versions that are left are worth a try. One of another kind is none where the trouble may
+/// be Kerberos: what that says of itself would be lost. Where nobody asked for a version, a share that
+/// there isn't by version 4 may be there by version 3: its paths begin elsewhere, and there are servers
+/// whose version 4 has no shares.
+pub(crate) fn worth_trying<'a, 'v>(
+    left: &'a [&'v str],
+    plan: &MountPlan,
+    error: &MountError,
+) -> &'a [&'v str] {
+    let number = match error {
+        MountError::Open { source, .. } => source.raw_os_error(),
+        _ => None,
+    };
+    let other_kind = |left: &'a [&'v str]| match left.split_last() {
+        Some((&"3", before)) => &left[before.len()..],
+        _ => &[],
+    };
+    match number {
+        Some(EPROTONOSUPPORT) => left,
+        Some(EINVAL) if left != ["3"] || !is_by_kerberos(plan) => left,
+        Some(ENOENT | EPERM) if plan.version.is_none() && !is_by_kerberos(plan) => other_kind(left),
+        _ => &[],
+    }
 }
 
 /// A share that could not be mounted.
@@ -105,10 +122,7 @@ pub(crate) fn mount(
         said => format!(" ({said})"),
     };
     let opened = matches!(error, MountError::Open { .. });
-    let is_rdma = plan
-        .value("proto")
-        .is_some_and(|proto| proto.starts_with("rdma"))
-        || plan.options.iter().any(|(key, _)| key == "rdma");
+    let is_rdma = plan.transport() == Transport::Rdma;
     let (code, told) = match number {
         Some(ENODEV | EINVAL | EPROTONOSUPPORT) if opened && is_rdma => (
             Code::FailedPrecondition,
@@ -176,7 +190,10 @@ pub(crate) fn mount(
         ),
         Some(EINVAL) => (
             Code::InvalidArgument,
-            format!("this node's kernel refuses the mount options for {export}"),
+            format!(
+                "this node's kernel refuses to mount {export} with these mount options; if there are \
+                 none, the share may be a file"
+            ),
         ),
         Some(ECONNREFUSED | EHOSTUNREACH | ENETUNREACH | ETIMEDOUT | EIO | EHOSTDOWN) => (
             Code::Unavailable,
@@ -219,7 +236,10 @@ pub(crate) fn work(export: &Export, doing: &str, error: &io::Error) -> Failure {
             Code::FailedPrecondition,
             "; the server exports the share read-only",
         ),
-        Some(ENOSPC) => (Code::ResourceExhausted, "; the share is full"),
+        Some(ENOSPC) => (
+            Code::ResourceExhausted,
+            "; the share is full, or has no room for more files (`df -i`)",
+        ),
         Some(EDQUOT) => (Code::ResourceExhausted, "; the server's quota is used up"),
         Some(ESTALE) => (
             Code::Unavailable,
@@ -308,17 +328,23 @@ mod tests {
             let failure = mount(&export(), &plan, "4.2", &error(number));
             assert!(failure.to_string().contains(told), "{failure}");
         }
-        for (options, next, number, worth) in [
-            ("sec=krb5", "3", EINVAL, false),
-            ("sec=krb5", "4.1", EINVAL, true),
-            ("sec=krb5", "3", EPROTONOSUPPORT, true),
-            ("sec=sys", "3", EINVAL, true),
-            ("", "3", EINVAL, true),
-            ("", "3", EACCES, false),
+        let all = ["4.1", "4.0", "3"];
+        for (options, left, number, worth) in [
+            ("sec=krb5", &all[2..], EINVAL, &[][..]),
+            ("sec=krb5", &all, EINVAL, &all),
+            ("sec=krb5", &all[2..], EPROTONOSUPPORT, &all[2..]),
+            ("sec=krb5", &all, EPERM, &[]),
+            ("sec=sys", &all[2..], EINVAL, &all[2..]),
+            ("", &all[2..], EINVAL, &all[2..]),
+            ("", &all, EACCES, &[]),
+            ("", &all, ENOENT, &all[2..]),
+            ("", &all, EPERM, &all[2..]),
+            ("", &[], ENOENT, &[]),
+            ("vers=4", &all[..2], ENOENT, &[]),
         ] {
             let plan = MountPlan::parse([options]).unwrap();
             assert_eq!(
-                is_worth(next, &plan, &error(number)),
+                worth_trying(left, &plan, &error(number)),
                 worth,
                 "{options} {number}"
             );

@@ -26,7 +26,8 @@ use super::{diagnosis, work};
 /// How long a worker may be silent once it has reached its server.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// How many halves of that it may be silent in while its server answers: other mounts may ask as well.
+/// How many halves of that it may be silent in while its server answers: the node's mounts of a share on
+/// the same folder count as well.
 const QUIET: u32 = 40;
 
 /// What a call leaves itself to answer before its caller gives up.
@@ -246,7 +247,7 @@ async fn follow<T>(
             }
             Ok(None) => {}
             Err(_) => {
-                let before = std::mem::replace(&mut signs, worker.signs());
+                let before = std::mem::replace(&mut signs, worker.signs(order));
                 quiet += 1;
                 if reached && quiet < QUIET && (quiet == 1 || signs != before) {
                     continue;
@@ -265,8 +266,9 @@ async fn follow<T>(
             Ok(Some(Word::Free)) => return true,
             Ok(Some(word)) => {
                 reached |= matches!(word, Word::Beat(_));
-                let given_back = is_answer(&word).then(|| held.take());
-                drop(given_back);
+                if is_answer(&word) {
+                    held.take();
+                }
                 // Nobody may listen any more; the work goes on.
                 let _ = words.send(word).await;
             }

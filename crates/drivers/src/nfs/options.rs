@@ -22,6 +22,14 @@ pub(crate) struct MountPlan {
     pub(crate) flags: Vec<String>,
 }
 
+/// How a server is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Tcp,
+    Udp,
+    Rdma,
+}
+
 /// Why an option cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OptionRefused {
@@ -152,11 +160,8 @@ impl MountPlan {
             let shown = || named(word, index + 1);
             match word.split_once('=') {
                 Some((key @ ("vers" | "nfsvers"), version)) => {
-                    let refused = || match harmless(version) && version.len() <= 8 {
-                        true => OptionRefused::Version(version.to_owned(), key.to_owned()),
-                        false => OptionRefused::Value(shown()),
-                    };
-                    plan.version = Some(known(version).ok_or_else(refused)?.to_owned());
+                    let spoken = known(version).ok_or_else(|| no_version(key, version))?;
+                    plan.version = Some(spoken.to_owned());
                 }
                 Some(("minorversion", version)) => minor = Some(version.to_owned()),
                 Some(("retry" | "x-systemd.automount" | "comment", _)) => {}
@@ -190,7 +195,9 @@ impl MountPlan {
             }
         }
         if let (Some("4"), Some(minor)) = (plan.version.as_deref(), minor) {
-            plan.version = known(&format!("4.{minor}")).map(str::to_owned);
+            let refused = || no_version("minorversion", &minor);
+            let spoken = format!("4.{minor}");
+            plan.version = Some(known(&spoken).ok_or_else(refused)?.to_owned());
         }
         Ok(plan)
     }
@@ -217,6 +224,24 @@ impl MountPlan {
     pub(crate) fn value(&self, key: &str) -> Option<&str> {
         let found = self.options.iter().rev().find(|(name, _)| name == key);
         found.and_then(|(_, value)| value.as_deref())
+    }
+
+    /// How the server is reached: by the last option that says so.
+    pub(crate) fn transport(&self) -> Transport {
+        let named = |(key, value): &(String, Option<String>)| {
+            let word = match key.as_str() {
+                "proto" => value.as_deref()?,
+                key => key,
+            };
+            match word {
+                "tcp" | "tcp6" => Some(Transport::Tcp),
+                "udp" | "udp6" => Some(Transport::Udp),
+                "rdma" | "rdma6" => Some(Transport::Rdma),
+                _ => None,
+            }
+        };
+        let named = self.options.iter().rev().find_map(named);
+        named.unwrap_or(Transport::Tcp)
     }
 
     /// What the mount refuses.
@@ -266,6 +291,14 @@ fn known(version: &str) -> Option<&str> {
     ["3", "4", "4.0", "4.1", "4.2"]
         .into_iter()
         .find(|known| *known == version)
+}
+
+/// What is told of a version that is none.
+fn no_version(key: &str, version: &str) -> OptionRefused {
+    match harmless(version) && version.len() <= 8 {
+        true => OptionRefused::Version(version.to_owned(), key.to_owned()),
+        false => OptionRefused::Value(format!("{key:?}")),
+    }
 }
 
 fn harmless(value: &str) -> bool {
@@ -320,6 +353,23 @@ mod tests {
     }
 
     #[test]
+    fn how_a_server_is_reached_is_told_by_whatever_says_so_last() {
+        for (text, transport) in [
+            ("", Transport::Tcp),
+            ("hard,proto=tcp6", Transport::Tcp),
+            ("rdma,port=20049", Transport::Rdma),
+            ("proto=rdma6", Transport::Rdma),
+            ("udp", Transport::Udp),
+            ("proto=udp,timeo=7", Transport::Udp),
+            ("rdma,tcp", Transport::Tcp),
+            ("tcp,proto=rdma", Transport::Rdma),
+        ] {
+            let plan = MountPlan::parse([text]).unwrap();
+            assert_eq!(plan.transport(), transport, "{text}");
+        }
+    }
+
+    #[test]
     fn options_go_to_the_client_the_mount_or_nowhere() {
         let plan = MountPlan::parse(["hard,timeo=600,_netdev", "ro,noexec", "bg"]).unwrap();
         assert_eq!(plan.value("timeo"), Some("600"));
@@ -353,6 +403,10 @@ mod tests {
             ),
             ("vers=2", "\"2\" of mount option \"vers\" is none of"),
             ("vers=4.3", "\"4.3\" of mount option \"vers\" is none of"),
+            (
+                "vers=4,minorversion=9",
+                "\"9\" of mount option \"minorversion\" is none of",
+            ),
             (
                 "rsize=lots",
                 "\"rsize\" has the value \"lots\", which is no number",

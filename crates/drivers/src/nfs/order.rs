@@ -107,6 +107,8 @@ pub(crate) struct Create {
     pub(crate) limit: i64,
     pub(crate) permissions: Option<u32>,
     pub(crate) content: Option<Content>,
+    /// What this node shows of servers, if there is content.
+    pub(crate) shown: Vec<Seen>,
 }
 
 /// What a new volume is filled from.
@@ -137,22 +139,24 @@ pub(crate) struct Publish {
 }
 
 impl Work {
-    /// The one share that it works on, if there is no other and it stays out of the node's mounts: then
-    /// whoever has done it can do the next one on that share.
-    pub(crate) fn only(&self) -> Option<&Mounting> {
+    /// The share that it works on, by a mount of its own.
+    pub(crate) fn on(&self) -> Option<&Mounting> {
         match self {
-            Self::Create(create) if create.content.is_none() => Some(&create.on),
+            Self::Create(create) => Some(&create.on),
             Self::Delete { on, .. }
             | Self::Look { on, .. }
             | Self::Expand { on, .. }
             | Self::Measure { on }
-            | Self::Discard { on, .. } => Some(on),
-            Self::Create(_)
-            | Self::Pack { .. }
-            | Self::Publish(_)
-            | Self::Unpublish { .. }
-            | Self::Stats { .. } => None,
+            | Self::Discard { on, .. }
+            | Self::Pack { to: on, .. } => Some(on),
+            Self::Publish(_) | Self::Unpublish { .. } | Self::Stats { .. } => None,
         }
+    }
+
+    /// The same, if there is no other and it stays out of the node's mounts: then whoever has done it can do
+    /// the next one on that share.
+    pub(crate) fn only(&self) -> Option<&Mounting> {
+        self.on().filter(|_| self.copies_in().is_none())
     }
 
     /// The share that it fills with a copy of something.
@@ -175,16 +179,10 @@ impl Work {
     /// The share that it is about, for messages.
     pub(crate) fn export(&self) -> Option<&Export> {
         match self {
-            Self::Create(create) => Some(&create.on.export),
             Self::Publish(publish) => Some(&publish.on.export),
-            Self::Delete { on, .. }
-            | Self::Look { on, .. }
-            | Self::Expand { on, .. }
-            | Self::Measure { on }
-            | Self::Discard { on, .. } => Some(&on.export),
             Self::Pack { from, .. } => Some(&from.export),
             Self::Stats { export, .. } => export.as_ref(),
-            Self::Unpublish { .. } => None,
+            _ => self.on().map(|on| &on.export),
         }
     }
 }

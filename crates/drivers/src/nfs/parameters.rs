@@ -185,14 +185,14 @@ const ATTRIBUTES: [&str; 6] = [
     "onDelete",
 ];
 
-/// The attribute that was probably meant: who misspells one gets another folder, or other options,
-/// than the one he wrote down.
-fn meant(key: &str) -> Option<&'static str> {
+/// The attribute that was probably meant, of those that are not there: who misspells one gets another
+/// folder, or other options, than the one he wrote down.
+fn meant(key: &str, words: &Words<'_>) -> Option<&'static str> {
     let key = key.to_ascii_lowercase().replace(['-', '_', '.'], "");
     let near = |known: &&str| {
         let known = known.to_ascii_lowercase();
         let most = if known.len() < 6 { 1 } else { 2 };
-        distance(key.as_bytes(), known.as_bytes()) <= most
+        words.get(&known).is_none() && distance(key.as_bytes(), known.as_bytes()) <= most
     };
     ATTRIBUTES.into_iter().find(near)
 }
@@ -235,7 +235,7 @@ impl Attributes {
                 .any(|known| known.eq_ignore_ascii_case(key))
         };
         for key in map.keys().filter(|key| !key.contains('/') && !known(key)) {
-            if let Some(meant) = meant(key) {
+            if let Some(meant) = meant(key, &words) {
                 return Err(ParameterError::Misspelt(key.clone(), meant));
             }
             tracing::warn!(attribute = key, "an attribute of a volume is not known");
@@ -350,6 +350,8 @@ mod tests {
             ("onDelete", "retain"),
             ("team", "storage"),
             ("source", "x"),
+            ("shared", "true"),
+            ("servers", "s, t"),
             ("mountOptions", "nfsvers=3,nolock"),
         ]))
         .unwrap();
@@ -369,8 +371,9 @@ mod tests {
             ("mountPermission", "mountPermissions"),
             ("sever", "server"),
         ] {
-            let refused = Attributes::parse(&map(&[("server", "s"), ("share", "/"), (key, "x")]));
-            let refused = refused.unwrap_err().to_string();
+            let server = if meant == "server" { "" } else { "s" };
+            let map = map(&[("server", server), ("share", "/"), (key, "x")]);
+            let refused = Attributes::parse(&map).unwrap_err().to_string();
             assert!(refused.contains(&format!("{key:?}")), "{refused}");
             assert!(
                 refused.ends_with(&format!("did you mean {meant}?")),

@@ -4,7 +4,7 @@
 //! closed, or its owner changes, and over a slow link that takes minutes. The kernel counts what the
 //! server has answered meanwhile, and who counts is not waited for.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What has been counted of a process. What has changed is a sign of life; how much says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,25 +16,33 @@ pub(super) struct Signs {
 }
 
 impl Signs {
-    /// Those of a process; none if it has gone.
-    pub(super) fn of(process: u32) -> Self {
+    /// Those of a process that sees shares on a folder; none if it has gone. What the node has mounted
+    /// elsewhere, it sees as well, and others use it.
+    pub(super) fn of(process: u32, shares: &Path) -> Self {
         let folder = PathBuf::from(format!("/proc/{process}"));
         let read = |name| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
         Self {
             files: read("io"),
-            answers: answers(&read("mountstats")),
+            answers: answers(&read("mountstats"), shares),
         }
     }
 }
 
-/// What the statistics of mounts say about operations of NFS that have come to an end. Other lines
-/// change by themselves, such as a mount's age, or by what is only sent.
-fn answers(mountstats: &str) -> Vec<String> {
+/// What the statistics of mounts on a folder say about operations of NFS that have come to an end. Other
+/// lines change by themselves, such as a mount's age, or by what is only sent.
+fn answers(mountstats: &str, on: &Path) -> Vec<String> {
+    // The kernel tells no link on the way, and writes what would divide its words by numbers.
+    let on = std::fs::canonicalize(on).unwrap_or_else(|_| on.to_owned());
+    let mut on = on.to_string_lossy().replace('\\', "\\134");
+    for (letter, number) in [(" ", "\\040"), ("\t", "\\011"), ("\n", "\\012")] {
+        on = on.replace(letter, number);
+    }
+    let mount = format!(" mounted on {on} with fstype nfs");
     let mut of_nfs = false;
     let mut answers = Vec::new();
     for line in mountstats.lines() {
         if line.starts_with("device ") {
-            of_nfs = line.contains(" with fstype nfs");
+            of_nfs = line.contains(&mount);
             continue;
         }
         let Some((operation, counts)) = line.trim().split_once(": ").filter(|_| of_nfs) else {
@@ -65,10 +73,14 @@ mod tests {
         \tper-op statistics\n\
         \t        NULL: 1 1 0 44 24 0 0 0 0\n\
         \t       WRITE: 64 64 0 67122688 9600 5 90 100 0\n\
-        \t        READ: 0 0 0 0 0 0 0 0 0\n";
+        \t        READ: 0 0 0 0 0 0 0 0 0\n\
+        device t:/other mounted on /other with fstype nfs4 statvers=1.1\n\
+        \tper-op statistics\n\
+        \t     GETATTR: 5 5 0 800 700 0 0 0 0\n";
 
     #[test]
     fn what_a_server_answers_is_a_sign_of_life_and_what_is_asked_of_it_is_none() {
+        let answers = |text: &str| answers(text, Path::new("/tmp/"));
         let before = answers(BEFORE);
         assert_eq!(before, ["NULL 24", "WRITE 9600"]);
         for (change, sign) in [
@@ -79,9 +91,20 @@ mod tests {
             ),
             (("67122688 9600", "67122688 9750"), true),
             (("READ: 0 0 0 0 0", "READ: 1 1 0 120 4096"), true),
+            // Another server's.
+            (("5 5 0 800 700", "9 9 0 900 990"), false),
         ] {
             let after = answers(&BEFORE.replace(change.0, change.1));
             assert_eq!(after != before, sign, "{change:?}");
         }
+    }
+
+    #[test]
+    fn a_folder_with_a_blank_is_found_as_the_kernel_tells_it() {
+        let folder = tempfile::Builder::new().prefix("a b\\").tempdir().unwrap();
+        let told = folder.path().display().to_string();
+        let told = told.replace('\\', "\\134").replace(' ', "\\040");
+        let text = BEFORE.replace(" on /tmp with", &format!(" on {told} with"));
+        assert_eq!(answers(&text, folder.path()).len(), 2);
     }
 }

@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::HOUSE;
+use super::record::digest;
+
+/// What a folder's name may have at most.
+const LONGEST_NAME: usize = 255;
 
 /// A path below a share: at least one name, none of them special.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -57,7 +61,7 @@ impl SubDir {
         for name in text.split('/') {
             match name {
                 "" => return Err(SubDirError::Gap),
-                _ if name.len() > 255 => return Err(SubDirError::Long),
+                _ if name.len() > LONGEST_NAME => return Err(SubDirError::Long),
                 _ => {}
             }
             // A server may take a backslash for a slash.
@@ -94,10 +98,28 @@ impl SubDir {
         self.0.rsplit_once('/').map_or(&self.0, |(_, name)| name)
     }
 
-    /// Where it goes if it is archived.
-    pub(crate) fn archived(&self) -> Self {
-        Self(format!("archived-{}", self.0))
+    /// Where it goes if it is archived; with a number where something else is.
+    pub(crate) fn archived(&self, number: u32) -> Self {
+        let mut names: Vec<String> = self.0.split('/').map(str::to_owned).collect();
+        if let Some(first) = names.first_mut() {
+            first.insert_str(0, "archived-");
+        }
+        if let Some(last) = names.last_mut().filter(|_| number > 0) {
+            last.push_str(&format!("-{number}"));
+        }
+        let names: Vec<String> = names.into_iter().map(shortened).collect();
+        Self(names.join("/"))
     }
+}
+
+/// A name that a folder can have: the end of one that is too long for that is told by a digest.
+fn shortened(name: String) -> String {
+    if name.len() <= LONGEST_NAME {
+        return name;
+    }
+    let digest = digest(&name);
+    let end = name.floor_char_boundary(LONGEST_NAME - 1 - digest.len());
+    format!("{}-{digest}", &name[..end])
 }
 
 impl TryFrom<String> for SubDir {
@@ -201,8 +223,23 @@ mod tests {
         assert_eq!(deep.as_str(), "ns/claim");
         assert_eq!(deep.parent(), Some("ns".into()));
         assert_eq!(deep.name(), "claim");
-        assert_eq!(deep.archived().as_str(), "archived-ns/claim");
+        assert_eq!(deep.archived(0).as_str(), "archived-ns/claim");
+        assert_eq!(deep.archived(2).as_str(), "archived-ns/claim-2");
         assert_eq!(SubDir::parse("x").unwrap().parent(), None);
+    }
+
+    #[test]
+    fn the_archive_of_the_longest_name_has_one_of_its_own_that_is_none_too_long() {
+        let long = "ä".repeat(127);
+        let mut names = std::collections::BTreeSet::new();
+        for text in [long.clone(), format!("{long}/{long}"), format!("a/{long}b")] {
+            for number in [0, 1, 9999] {
+                let archived = SubDir::parse(&text).unwrap().archived(number);
+                assert_eq!(SubDir::parse(archived.as_str()), Ok(archived.clone()));
+                assert!(archived.as_str().starts_with("archived-"));
+                assert!(names.insert(archived), "{text} {number}");
+            }
+        }
     }
 
     #[test]

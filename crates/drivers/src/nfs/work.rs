@@ -29,6 +29,7 @@ mod sight;
 mod source;
 mod statd;
 mod stats;
+mod steady;
 mod unpublish;
 
 use share::Ground;

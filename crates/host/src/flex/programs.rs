@@ -108,7 +108,7 @@ impl Programs {
         }
     }
 
-    /// Watches until the folder is gone.
+    /// Watches until the folder is gone, or something was missed: then all is to be looked at anew.
     async fn watch_once(&self, something_came: &impl Fn()) -> io::Result<()> {
         let mut top = match FolderWatch::new(&self.folder) {
             Err(error) if is_gone(&error) => return Ok(()),
@@ -142,9 +142,8 @@ impl Programs {
                         follow(&mut folders, self.folder.join(name));
                         something_came();
                     }
-                    FolderEvent::Overrun => something_came(),
                     FolderEvent::Left(_) => {}
-                    FolderEvent::Gone => return Ok(()),
+                    FolderEvent::Overrun | FolderEvent::Gone => return Ok(()),
                 },
                 Some(()) = told.recv() => something_came(),
                 Some(_) = folders.join_next() => {}
@@ -177,4 +176,52 @@ fn is_gone(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_driver_whose_folder_came_unseen_is_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let programs = Programs::new(folder.path().to_owned());
+        let (came, told) = (
+            Arc::new(tokio::sync::Notify::new()),
+            Duration::from_secs(20),
+        );
+        let watching = tokio::spawn({
+            let came = Arc::clone(&came);
+            async move { programs.watch(|| came.notify_one()).await }
+        });
+        tokio::time::timeout(told, came.notified())
+            .await
+            .expect("at once");
+        // More than the kernel keeps for who doesn't listen.
+        let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events");
+        let most: usize = most.expect("a limit").trim().parse().expect("a number");
+        for number in 0..=most {
+            let name = folder.path().join((number % 2).to_string());
+            std::fs::write(&name, "").expect("a file");
+            std::fs::remove_file(&name).expect("a file");
+        }
+        let driver = folder.path().join("v~d");
+        std::fs::create_dir(&driver).expect("a folder");
+        tokio::time::timeout(told, came.notified())
+            .await
+            .expect("it is missed");
+        // Until nothing is told any more of what was before.
+        while tokio::time::timeout(Duration::from_millis(300), came.notified())
+            .await
+            .is_ok()
+        {}
+        std::fs::write(driver.join("d"), "").expect("a program");
+        tokio::time::timeout(told, came.notified())
+            .await
+            .expect("it came");
+        watching.abort();
+    }
 }

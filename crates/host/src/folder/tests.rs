@@ -12,6 +12,8 @@ fn nothing_above_and_no_link_is_reached() {
     symlink("a", dir.path().join("share/in")).unwrap();
     let share = Folder::open(&dir.path().join("share")).unwrap();
     share.enter("a/b").unwrap();
+    let anew = share.enter_anew("a/b").unwrap().itself().unwrap();
+    assert_eq!(anew, share.enter("a/b").unwrap().itself().unwrap());
     for path in [
         "",
         ".",
@@ -24,6 +26,7 @@ fn nothing_above_and_no_link_is_reached() {
         "a/../..",
     ] {
         assert!(share.enter(path).is_err(), "{path:?} was entered");
+        assert!(share.enter_anew(path).is_err(), "{path:?} was entered");
         assert!(share.make(path, 0o755).is_err(), "{path:?} was made");
     }
     assert!(share.make("out/x", 0o755).is_err());
@@ -150,4 +153,50 @@ fn a_folder_is_entered_however_long_its_path_is() {
     let mut out = path.clone();
     out.push("..");
     assert!(folder.enter(&out).is_err());
+}
+
+#[test]
+fn names_are_told_in_their_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut names: Vec<OsString> = (0..50)
+        .map(|number| format!("{}-n", number * 7 % 50).into())
+        .collect();
+    for name in &names {
+        std::fs::write(dir.path().join(name), "").unwrap();
+    }
+    names.sort();
+    assert_eq!(Folder::open(dir.path()).unwrap().names().unwrap(), names);
+}
+
+#[test]
+fn a_folder_that_may_not_be_read_is_held_measured_and_opened_to_others() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    let dir = tempfile::tempdir().unwrap();
+    if dir.path().metadata().unwrap().uid() != 0 {
+        eprintln!("skipped: giving a folder away needs root");
+        return;
+    }
+    let mode = std::fs::Permissions::from_mode;
+    let below = dir.path().join("share/below");
+    std::fs::create_dir_all(&below).unwrap();
+    std::fs::set_permissions(dir.path(), mode(0o711)).unwrap();
+    std::fs::set_permissions(dir.path().join("share"), mode(0o711)).unwrap();
+    std::fs::set_permissions(&below, mode(0o311)).unwrap();
+    chown(&below, Some(65534), None).unwrap();
+    // Who a thread is, is its own.
+    let somebody = std::thread::spawn({
+        let share = dir.path().join("share");
+        move || {
+            rustix::thread::set_thread_uid(Uid::from_raw(65534)).unwrap();
+            Folder::open(&share).unwrap_err();
+            let share = Folder::hold(&share).unwrap();
+            share.enter("below").unwrap_err();
+            let below = share.hold_across_mounts("below").unwrap();
+            assert_eq!(below.itself().unwrap().mode, 0o311);
+            assert!(below.usage().unwrap().total_bytes > 0);
+            below.set_mode(0o755).unwrap();
+            share.enter("below").unwrap();
+        }
+    });
+    somebody.join().unwrap();
 }

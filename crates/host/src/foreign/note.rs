@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +16,9 @@ use tokio::time::{Instant, timeout_at};
 use super::held::Held;
 use crate::BootId;
 use crate::process::Watched;
+
+/// In the environment of what dies with us: by which note it was run.
+const MARK: &str = "ORLOP_NOTE";
 
 /// How long a killed process may take to be gone.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -87,6 +91,23 @@ impl Note {
         }
     }
 
+    /// What a program that dies with us, and all that it starts, has in its environment.
+    pub(super) fn mark(&self) -> Option<(&'static str, &Path)> {
+        self.dies_with_us.then_some((MARK, &self.path))
+    }
+
+    fn has_marked(&self, process: Process) -> bool {
+        let environment = std::fs::read(format!("/proc/{}/environ", process.pid));
+        let mut words = environment
+            .iter()
+            .flat_map(|it| it.split(|byte| *byte == 0));
+        let own = |word: &[u8]| {
+            let path = word.strip_prefix(MARK.as_bytes())?.strip_prefix(b"=")?;
+            Some(path == self.path.as_os_str().as_bytes())
+        };
+        words.any(|word| own(word) == Some(true))
+    }
+
     fn failed(&self, doing: &'static str) -> impl FnOnce(io::Error) -> EndError {
         let path = self.path.clone();
         move |source| EndError::Io {
@@ -136,15 +157,16 @@ impl Note {
                 members
             }
             None if self.dies_with_us && seen.is_empty() => {
-                let listed = listed.first().map(|process| process.pid);
-                // While a group has members, nobody else is given its number.
-                let group = listed.filter(|pid| see(*pid).is_none());
+                let group = listed.first().map(|process| process.pid);
                 let left = group.map_or_else(|| Ok(Vec::new()), members);
                 let left = left.map_err(self.failed("find processes of"))?;
-                if let Some(group) = group.and_then(Pid::from_raw) {
+                // While a group has members, nobody else is given its number; then it may be another's,
+                // whose leader has gone as well.
+                let ours = left.iter().any(|process| self.has_marked(*process));
+                if let Some(group) = group.and_then(Pid::from_raw).filter(|_| ours) {
                     let _it_may_be_gone = rustix::process::kill_process_group(group, Signal::KILL);
                 }
-                left
+                if ours { left } else { Vec::new() }
             }
             // One that ended by itself has left nothing that is ours to end.
             None => seen.into_iter().map(|seen| seen.process).collect(),
@@ -324,5 +346,32 @@ mod tests {
         note.write(&[seen.process]).expect("a note");
         note.end().await.expect("ended");
         assert!(child.wait().expect("a child").code().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_group_that_has_the_number_by_now_is_not_ended_if_its_leader_has_gone_as_well() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let note = Note::at(folder.path().join("note")).dying_with_us();
+        let another = Note::at(folder.path().join("another")).dying_with_us();
+        for (by, ended) in [(&another, false), (&note, true)] {
+            let mut leader = std::process::Command::new("sh");
+            leader
+                .args(["-c", "sleep 60 >/dev/null 2>&1 & echo $!"])
+                .envs(by.mark());
+            let leader = std::os::unix::process::CommandExt::process_group(&mut leader, 0)
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .expect("a process");
+            let pid = i32::try_from(leader.id()).expect("a number");
+            let said = leader.wait_with_output().expect("it ended").stdout;
+            let left = String::from_utf8(said).expect("a number");
+            let left = left.trim().parse().expect("a number");
+            note.write(&[Process { pid, born: 1 }]).expect("a note");
+            note.end().await.expect("nothing is in the way");
+            assert_eq!(see(left).is_none(), ended, "{by:?}");
+            if let Some(group) = Pid::from_raw(pid) {
+                let _it_may_be_gone = rustix::process::kill_process_group(group, Signal::KILL);
+            }
+        }
     }
 }

@@ -16,7 +16,25 @@ pub fn shortage<'a>(
     volumes: impl IntoIterator<Item = &'a Volume>,
     of_class: &str,
 ) -> Result<&'a Volume, String> {
-    let mut left: Vec<&Volume> = volumes.into_iter().collect();
+    let (going, left): (Vec<_>, Vec<_>) = volumes
+        .into_iter()
+        .partition(|volume| volume.metadata.is_deleting());
+    among(claim, left, of_class).map_err(|told| {
+        let mut would_do = going
+            .into_iter()
+            .filter(|volume| super::fits_while_there(claim, volume));
+        would_do.next().map_or(told, |volume| {
+            let name = &volume.metadata.name;
+            format!("volume \"{name}\" would fit, but is being deleted")
+        })
+    })
+}
+
+fn among<'a>(
+    claim: &Claim,
+    mut left: Vec<&'a Volume>,
+    of_class: &str,
+) -> Result<&'a Volume, String> {
     let Some(first) = left.first() else {
         return Err(format!("there is no free volume {of_class}"));
     };

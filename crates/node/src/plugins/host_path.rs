@@ -11,7 +11,8 @@ use super::{VolumeError, at};
 /// nothing is said of is made as a folder, as container runtimes do it.
 pub(crate) fn host_path(source: &HostPathSource) -> Result<PathBuf, VolumeError> {
     let path = PathBuf::from(&source.path);
-    if path.components().any(|part| part == Component::ParentDir) {
+    let mut parts = path.components();
+    if !path.is_absolute() || parts.any(|part| part == Component::ParentDir) {
         return Err(VolumeError::BadHostPath(source.path.clone()));
     }
     let wanted = source.type_.as_deref().unwrap_or_default();
@@ -117,6 +118,7 @@ mod tests {
                 Err("Fifo is an invalid volume type".to_owned()),
             ),
             (at("dir/../x"), "", Err("must not contain '..'".to_owned())),
+            ("new".into(), "", Err("must be absolute".to_owned())),
         ];
         for (path, type_, wanted) in cases {
             let source = HostPathSource {

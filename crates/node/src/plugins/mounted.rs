@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use orlop_host::mount::{Depth, FsOption, MountError, NewMount};
 use orlop_host::{MountTable, Place, Restrictions};
 use orlop_model::volume::{LocalSource, NfsSource};
+use orlop_model::{Volume, well_known};
 
 use super::disk::{self, Disk};
 use super::{VolumeError, at};
@@ -41,6 +42,25 @@ pub(crate) struct Wanted {
     pub(crate) options: Vec<String>,
 }
 
+/// What stands at the path of a `local` volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stands {
+    /// A mounted disk. Without it, a pod would fill the node's own.
+    Mounted,
+    /// Whatever is there.
+    Anything,
+}
+
+impl Stands {
+    /// What was said when the volume was made.
+    pub(crate) fn at(volume: &Volume) -> Self {
+        match volume.metadata.annotation(well_known::LOCAL_MOUNT_POINT) {
+            Some("true") => Self::Mounted,
+            _ => Self::Anything,
+        }
+    }
+}
+
 /// Checks the path of a `local` volume that is used as a device.
 pub(crate) fn local_device(source: &LocalSource) -> Result<PathBuf, VolumeError> {
     use std::os::unix::fs::FileTypeExt as _;
@@ -65,7 +85,7 @@ fn local_path(source: &LocalSource) -> Result<PathBuf, VolumeError> {
 pub(crate) fn local(
     layout: &Layout,
     pod: &PodUid,
-    source: &LocalSource,
+    (source, stands): (&LocalSource, Stands),
     wanted: &Wanted,
 ) -> Result<PathBuf, VolumeError> {
     use std::os::unix::fs::FileTypeExt as _;
@@ -82,7 +102,11 @@ pub(crate) fn local(
     make_folder(&target).map_err(at("make", &target))?;
     let from = if kind.is_dir() {
         // Whoever wrote the volume owns the links on the way.
-        std::fs::canonicalize(&path).map_err(at("look at", &path))?
+        let from = std::fs::canonicalize(&path).map_err(at("look at", &path))?;
+        if stands == Stands::Mounted && !is_mounted(&from)? {
+            return Err(VolumeError::NoDisk(path));
+        }
+        from
     } else if kind.is_block_device() {
         let global = layout.local_disk(&wanted.name);
         if !is_mounted(&global)? {

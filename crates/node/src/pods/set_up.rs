@@ -18,7 +18,7 @@ use super::record::{Place, State};
 use super::waiting::{self, Failed, Wait};
 use super::{Pods, later, until};
 use crate::layout::{Layout, PodUid};
-use crate::plugins::mounted::{self, Wanted};
+use crate::plugins::mounted::{self, Stands, Wanted};
 use crate::plugins::{
     self, Doing, FlexError, FlexVolume, Freshness, Local, Shown, Source, VolumeError,
 };
@@ -167,10 +167,16 @@ impl Pods {
                         SetUpError::OutOfReach { volume, .. } => format!(
                             "MountVolume.NodeAffinity check failed for volume {volume:?} : {error}"
                         ),
-                        error => format!(
-                            "MountVolume.SetUp failed for volume {name:?} : {}",
-                            chain(error)
-                        ),
+                        error => {
+                            // As the kubelet calls it once it knows the claim's volume.
+                            let bound = match error.is_unprocessed() {
+                                true => None,
+                                false => self.bound_name(pod, name),
+                            };
+                            let called = bound.as_ref().unwrap_or(name);
+                            let why = chain(error);
+                            format!("MountVolume.SetUp failed for volume {called:?} : {why}")
+                        }
                     };
                     self.trouble(uid, pod, "FailedMount", message);
                     failed.push(Failed {
@@ -452,6 +458,13 @@ impl Pods {
         }
     }
 
+    /// The name of the volume behind a pod's claim, if the pod's volume is one.
+    fn bound_name(&self, pod: &Pod, name: &str) -> Option<String> {
+        let mut claims = pod.claims();
+        let (_, key) = claims.find(|(volume, _)| volume.name == *name)?;
+        self.parts.volumes.likely_volume(&key)
+    }
+
     /// The volume behind a pod's claim, read from the API server and not from a cache:
     /// a cache may still show the claim's namesake of before, with another volume.
     async fn bound_volume(&self, pod: &Pod, volume: &PodVolume) -> Result<Volume, SetUpError> {
@@ -616,7 +629,8 @@ impl Pods {
             let work = move || mounted::local_device(&source);
             return Ok(for_pods.run(uid, "look at a local device", work).await??);
         }
-        let work = move || mounted::local(&layout, &pod_uid, &source, &wanted);
+        let stands = Stands::at(volume);
+        let work = move || mounted::local(&layout, &pod_uid, (&source, stands), &wanted);
         let path = for_pods.run(uid, "mount a local volume", work).await??;
         let context = pod.spec.security_context.as_ref();
         let group = context.and_then(|context| u32::try_from(context.fs_group?).ok());

@@ -86,11 +86,13 @@ pub(crate) async fn nothing_is_unmounted_while_the_api_server_cannot_be_reached(
 pub(crate) async fn a_pod_that_is_ending_keeps_its_volume_until_its_processes_are_gone() {
     let mut world = World::new(false).await;
     world.claim("data", "Filesystem").await;
-    let script = "trap 'sleep 2; echo bye > /data/bye; exit 0' TERM; while :; do sleep 0.05; done";
-    let mut spec = with_claim(script, "data");
+    let farewell = "trap 'sleep 2; echo bye > /data/bye; exit 0' TERM";
+    let mut spec = with_claim(&format!("{farewell}; {TICKING}"), "data");
     spec["terminationGracePeriodSeconds"] = 30.into();
     world.pod("web", spec).await;
     world.pod_until("web", is_running).await;
+    // By now it hears the signal that it is to end by.
+    expect_ticking(&ticks(&world)).await;
     delete(&world, "web").await;
     world
         .pod_until("web", |pod| pod.metadata.is_deleting())

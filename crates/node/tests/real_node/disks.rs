@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use orlop_model::{Claim, ConfigMap, Key, Pod, Volume};
+use orlop_model::{Claim, ConfigMap, Key, Pod, Volume, well_known};
 use orlop_node::{
     Attempts, ContainerId, Finish, Found, Launch, PodUid, Runner, RunnerError, RunningContainer,
     Work,
@@ -106,7 +106,15 @@ pub(crate) async fn a_local_disk_is_formatted_if_it_is_empty_and_mounted_once() 
     let source = json!({"path": folder});
     claim_where(&world, "far", source, ("Filesystem", there)).await;
 
+    // The disk that was mounted at this folder isn't any more.
+    claim(&world, "bare", json!({"path": folder}), "Filesystem").await;
+    let mark = json!({"metadata": {"annotations": {well_known::LOCAL_MOUNT_POINT: "true"}}});
+    let (bare, mark) = (Key::cluster("bare"), Patch::Merge(mark));
+    let marked = world.cluster.patch::<Volume>(&bare, &mark).await;
+    marked.expect("marked");
+
     let script = "echo $$ >> /data/f; exec sleep 600";
+    world.pod("bare", with_claim(script, "bare")).await;
     world.pod("far", with_claim(script, "far")).await;
     world.pod("one", with_claim(script, "disk")).await;
     world.pod_until("one", is_running).await;
@@ -123,6 +131,9 @@ pub(crate) async fn a_local_disk_is_formatted_if_it_is_empty_and_mounted_once() 
     )
     .await;
     event(&world, "FailedMount", "folder/none").await;
+    let named = "MountVolume.SetUp failed for volume \"none\"";
+    event(&world, "FailedMount", named).await;
+    event(&world, "FailedMount", "the volume's disk is missing").await;
     event(
         &world,
         "FailedMount",
@@ -146,7 +157,7 @@ pub(crate) async fn a_local_disk_is_formatted_if_it_is_empty_and_mounted_once() 
         mounts_under(world.root.path()).contains(&global),
         "the other one uses it"
     );
-    for pod in ["two", "folder", "used", "none", "far"] {
+    for pod in ["two", "folder", "used", "none", "far", "bare"] {
         world.delete(pod).await;
     }
     let began = Instant::now();

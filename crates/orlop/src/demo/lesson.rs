@@ -78,6 +78,10 @@ pub(super) fn of(step: Step) -> Option<&'static str> {
              deletes the image file."
         }
         Step::VolumeGone => "The PersistentVolume goes last, after the driver's volume.",
-        Step::PodEnded | Step::ClaimDeleting | Step::Call(..) => return None,
+        Step::PodEnded
+        | Step::ClaimDeleting
+        | Step::VolumeAdded
+        | Step::VolumeRemoved
+        | Step::Call(..) => return None,
     })
 }

@@ -235,3 +235,38 @@ fn a_volume_that_is_reserved_in_vain_is_told_on_the_pod() {
         "volume \"mine\" is reserved for claim \"data\", and no node of this cluster can reach it."
     );
 }
+
+#[test]
+fn a_volume_that_would_fit_but_is_being_deleted_is_told() {
+    let mut going = (*free("going", "2Gi", "n2")).clone();
+    going.metadata.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
+    let told = |more: Vec<Arc<Volume>>| {
+        let all = [vec![Arc::new(going.clone())], more].concat();
+        notes(vec![by_hand("data", "2Gi", all)], |_| {})
+    };
+    let expected = "claim \"data\": volume \"going\" would fit, but is being deleted.";
+    assert_eq!(told(Vec::new()), expected);
+    assert_eq!(told(vec![free("small", "1Gi", "n2")]), expected);
+}
+
+#[test]
+fn nobody_is_told_to_end_a_pod_where_the_volume_could_not_be_reached_anyway() {
+    let mut alone = bound("data", Some("n1"));
+    alone.used_by_another = true;
+    alone.user = Some("pod q on n1".into());
+    edit(&mut alone, |claim| {
+        claim.spec.access_modes = vec![AccessMode::ReadWriteOncePod];
+    });
+    let cure = "; end that one, or use a claim with ReadWriteOnce";
+    assert!(notes(vec![alone.clone()], |_| {}).contains(cure));
+    let note = notes(vec![alone], |v| {
+        let pod = Arc::make_mut(&mut v.pod);
+        let selector = &mut pod.spec.node_selector;
+        selector.insert("kubernetes.io/hostname".into(), "n2".into());
+    });
+    assert_eq!(
+        note,
+        "claim \"data\" is for one pod at a time, and pod q on n1 has it. Note: claim \"data\" has the \
+         volume \"its-volume\", which only n1 can reach."
+    );
+}

@@ -14,6 +14,7 @@ fn refused(pod: Pod, why: Why) -> Refused {
         why,
         classes: set("late"),
         drivers: set("d"),
+        named: set("told"),
     }
 }
 
@@ -508,4 +509,32 @@ fn a_promise_to_a_pod_that_is_ending_is_given_back_unless_it_was_kept() {
     ledger.note_placed(&kept.key());
     assert!(ledger.see(&kept).is_none(), "the API server has it there");
     assert_eq!(ledger.tally("n1").pods, 1);
+}
+
+#[test]
+fn who_was_told_of_a_volume_looks_again_when_it_is_taken_or_goes() {
+    let pod = by_nodes(&[Reason::NoVolume]);
+    let taken = |v: &mut Volume| v.spec.claim_ref = Some(claim("other", "1Gi").reference());
+    let going = |v: &mut Volume| {
+        v.metadata.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
+    };
+    let noted = |v: &mut Volume| {
+        v.metadata.annotations.insert("note".into(), "x".into());
+    };
+    type Alter = fn(&mut Volume);
+    let changes: [(&str, Alter, bool); 3] = [
+        ("taken", taken, true),
+        ("going", going, true),
+        ("noted", noted, false),
+    ];
+    for (what, change, expected) in changes {
+        for (name, told) in [("told", true), ("untold", false)] {
+            let mut old = volume(name, "1Gi", "n1");
+            old.status.phase = Some(orlop_model::VolumePhase::Available);
+            let mut new = old.clone();
+            change(&mut new);
+            let news = News::of_volume(Some(&old), &new);
+            assert_eq!(wakes(news, &pod), expected && told, "{name} {what}");
+        }
+    }
 }

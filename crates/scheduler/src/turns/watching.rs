@@ -29,9 +29,10 @@ impl Scheduler {
             if let Some(owner) = &change.object().spec.claim_ref {
                 role.wake_users(&owner.key());
             }
-            if let Change::Applied { old, new } = change {
-                role.tell(News::of_volume(old.map(|old| &**old), new));
-            }
+            role.tell(match change {
+                Change::Applied { old, new } => News::of_volume(old.map(|old| &**old), new),
+                Change::Deleted(volume) => Some(News::Went(&volume.metadata.name)),
+            });
         });
         let role = self.clone();
         self.nodes

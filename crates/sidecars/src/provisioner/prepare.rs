@@ -10,11 +10,13 @@ use orlop_csi::{
     client::ControllerCapability,
     proto::{CreateVolumeRequest, GetCapacityRequest, Topology},
 };
-use orlop_model::{Claim, Key, StorageClass, VolumeAttributesClass};
+use orlop_model::{Claim, StorageClass, VolumeAttributesClass};
 use orlop_runtime::{ApiError, Cluster};
 
 use super::{
-    Config, intent, migration,
+    Config,
+    attributes::AttributesClasses,
+    intent, migration,
     parameters::Parameters,
     places::Places,
     request::{Ask, Plan, Refusal},
@@ -36,6 +38,7 @@ pub(super) struct Prepare {
     /// `None` for a driver whose volumes are the same everywhere.
     pub(super) places: Option<Places>,
     pub(super) sources: Arc<Sources>,
+    pub(super) attributes: AttributesClasses,
     /// This node's place; node deployment only.
     pub(super) here: Segment,
     pub(super) config: Config,
@@ -202,10 +205,7 @@ impl Prepare {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             return Ok(None);
         };
-        let found = self
-            .cluster
-            .get::<VolumeAttributesClass>(&Key::cluster(name))
-            .await?;
+        let found = self.attributes.get(name).await?;
         let missing = || Unready::NoAttributesClass(name.to_owned());
         found.ok_or_else(missing).map(Some)
     }

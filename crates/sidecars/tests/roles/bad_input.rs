@@ -538,3 +538,27 @@ async fn what_the_api_server_does_not_let_anybody_write_on_a_content_is_told_the
     world.refuse(None);
     crate::snapshots::until_ready(&mut world).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_waits_for_a_class_of_attributes_is_woken_when_it_comes() {
+    let mut world = World::new().await;
+    world.start(Fuse::never());
+    world
+        .add_claim_with(json!({"spec": {"volumeAttributesClassName": "gold"}}))
+        .await;
+    sleep(Duration::from_secs(200)).await;
+    let told = warnings(&world, "data").await;
+    let missing = "VolumeAttributesClass gold does not exist";
+    assert!(
+        told.iter().any(|event| event.message.contains(missing)),
+        "{told:#?}"
+    );
+    let begun = Instant::now();
+    let gold = json!({"metadata": {"name": "gold"}, "driverName": NAME, "parameters": {"a": "b"}});
+    world.create::<VolumeAttributesClass>(gold).await;
+    world.until_settled().await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "woken, not waited for"
+    );
+}

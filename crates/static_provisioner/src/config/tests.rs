@@ -124,3 +124,27 @@ fn mistakes_are_told_with_their_class() {
         assert!(said_all.contains(said), "{text}: {said_all}");
     }
 }
+
+#[test]
+fn a_class_that_cannot_be_used_does_not_harm_the_others() {
+    let text = "storageClassMap: {good: {hostDir: /a, mountDir: /a}, bare: {hostDir: /b}, \
+                odd: {hostDir: /c, mountDir: /c, mountdir: /d}}";
+    let config = Config::parse(text).unwrap();
+    assert_eq!(config.classes.keys().collect::<Vec<_>>(), ["good"]);
+    let what = &config.unusable["bare"];
+    assert_eq!(
+        what,
+        "mountDir is missing: the folder as the provisioner sees it"
+    );
+    assert!(config.unusable["odd"].starts_with("unknown field `mountdir`"));
+}
+
+#[test]
+fn what_an_editor_has_not_saved_yet_is_no_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let map = "a: {hostDir: /a, mountDir: /a}";
+    for (name, text) in [("storageClassMap", map), (".map.swp", "x"), ("map~", "x")] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    assert_eq!(Config::load(folder.path()).unwrap().classes.len(), 1);
+}

@@ -68,7 +68,10 @@ fn a_disk_becomes_a_volume_as_the_original_makes_it() {
         json!({
             "name": name("disk", "n", "fast"),
             "labels": {"zone": "z", "tier": "fast"},
-            "annotations": {"pv.kubernetes.io/provisioned-by": "local-volume-provisioner-n-u-1"},
+            "annotations": {
+                "pv.kubernetes.io/provisioned-by": "local-volume-provisioner-n-u-1",
+                "static-provisioner.orlop.dev/mount-point": "true",
+            },
             "finalizers": ["static-provisioner.orlop.dev/unclean"],
         })
     );

@@ -1,8 +1,7 @@
 //! One volume's cleaning: asked for live, carried out aside, its progress kept on the volume.
 
 use std::{
-    error::Error,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -10,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use orlop_host::place::is_plain_name;
 use orlop_model::{Claim, Key, Kind, Volume, well_known};
 use orlop_runtime::{ApiError, EventType, Outcome, Patch};
 use serde_json::json;
@@ -20,7 +18,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::{Provisioner, SOON, blocking};
+use super::{Provisioner, SOON, absent, blocking, chain, path_of};
 use crate::{
     clean::{self, CleanError, Cleaned, Job, Taken},
     config::BlockCleaner,
@@ -128,17 +126,10 @@ impl Provisioner {
             .classes
             .get(class)
             .ok_or_else(|| format!("Unknown storage class name {class}"))?;
-        let path = volume.spec.local.as_ref().map(|local| &local.path);
-        let path = Path::new(path.map_or("", String::as_str));
-        let file = path.strip_prefix(&config.host_dir).ok();
-        // Right in the folder, as it was found: a volume made by hand may say anything.
-        let file = file.filter(|file| is_plain_name(file.as_os_str()));
-        let file = file.ok_or_else(|| {
+        let file = absent::file_in(&config.host_dir, volume).ok_or_else(|| {
+            let path = path_of(volume).pop().unwrap_or_default();
             let folder = config.host_dir.display();
-            format!(
-                "{} is not in the folder {folder} of class {class}",
-                path.display()
-            )
+            format!("{path} is not in the folder {folder} of class {class}")
         })?;
         Ok((config.mount_dir.join(file), config.cleaner.clone()))
     }
@@ -252,15 +243,4 @@ impl Provisioner {
 fn claim_uid(volume: &Volume) -> String {
     let owner = volume.spec.claim_ref.as_ref();
     owner.map(|owner| owner.uid.clone()).unwrap_or_default()
-}
-
-/// An error and its causes.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

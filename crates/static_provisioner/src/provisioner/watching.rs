@@ -12,11 +12,14 @@ use orlop_host::{
 use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 use tracing::{info, warn};
 
-use super::{Item, Provisioner};
+use super::{Item, Provisioner, chain};
 use crate::{config::Config, disks};
 
 /// Before a folder that could not be watched is tried again.
 const REST: Duration = Duration::from_secs(10);
+
+/// While a person's editor has the configuration in two files, or in half of one.
+const SETTLED: Duration = Duration::from_millis(200);
 
 /// What was heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +60,7 @@ impl Provisioner {
                     }
                 }
                 Heard::Config => {
+                    sleep(SETTLED).await;
                     if self.reload() {
                         folders = self.hear_folders(&send);
                         mounts = self.mounts();
@@ -83,24 +87,37 @@ impl Provisioner {
         disks::mounts_in(&folders).unwrap_or_default()
     }
 
-    /// Reads the configuration again; says whether it is another one.
+    /// Reads the configuration again; says whether there is anything new. A class that can't be
+    /// used stays as it was.
     fn reload(&self) -> bool {
-        match Config::load(&self.config_path) {
-            Ok(config) if config == self.shared().config => false,
-            Ok(config) => {
-                info!("the configuration has changed");
-                self.shared().config = config;
-                true
+        let loaded = Config::load(&self.config_path);
+        let mut shared = self.shared();
+        let unreadable = match loaded {
+            Ok(mut config) => {
+                for class in config.unusable.keys() {
+                    if let Some(before) = shared.config.classes.get(class) {
+                        config.classes.insert(class.clone(), before.clone());
+                    }
+                }
+                if config != shared.config {
+                    info!("the configuration has changed");
+                    shared.config = config;
+                    shared.unreadable = None;
+                    return true;
+                }
+                None
             }
-            Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                warn!(
-                    error,
-                    "the new configuration can't be used; the old one stays"
-                );
-                false
-            }
+            Err(error) => Some(chain(&error)),
+        };
+        let new = unreadable != shared.unreadable;
+        if let Some(error) = unreadable.as_deref().filter(|_| new) {
+            warn!(
+                error,
+                "the new configuration can't be used; the old one stays"
+            );
         }
+        shared.unreadable = unreadable;
+        new
     }
 }
 

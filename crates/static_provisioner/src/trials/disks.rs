@@ -30,17 +30,6 @@ impl Disks {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("files/disk")).unwrap();
         fs::create_dir(folder.path().join("raw")).unwrap();
-        let new = NewMount {
-            fs_type: "tmpfs",
-            source: "tmpfs".as_ref(),
-            restrictions: Restrictions::default(),
-            options: &[FsOption {
-                key: "size".into(),
-                value: Some("16m".into()),
-            }],
-        };
-        let target = File::open(folder.path().join("files/disk")).unwrap();
-        mount::mount(&new, target).unwrap();
         let image = folder.path().join("image");
         let file = File::options()
             .read(true)
@@ -51,7 +40,29 @@ impl Disks {
         file.set_len(SIZE).unwrap();
         let device = LoopDevice::attach(&file, Access::ReadWrite, Lifetime::LastClose).unwrap();
         std::os::unix::fs::symlink(device.path(), folder.path().join("raw/disk")).unwrap();
-        Self { folder, device }
+        let disks = Self { folder, device };
+        disks.mount();
+        disks
+    }
+
+    /// Mounts the file system.
+    pub(super) fn mount(&self) {
+        let new = NewMount {
+            fs_type: "tmpfs",
+            source: "tmpfs".as_ref(),
+            restrictions: Restrictions::default(),
+            options: &[FsOption {
+                key: "size".into(),
+                value: Some("16m".into()),
+            }],
+        };
+        let target = File::open(self.files()).unwrap();
+        mount::mount(&new, target).unwrap();
+    }
+
+    /// Unmounts the file system, which leaves its folder.
+    pub(super) fn unmount(&self) {
+        rustix::mount::unmount(self.files(), rustix::mount::UnmountFlags::empty()).unwrap();
     }
 
     pub(super) fn folder(&self, class: &str) -> PathBuf {

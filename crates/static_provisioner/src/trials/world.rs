@@ -14,6 +14,10 @@ use orlop_trials::Strikes;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+mod configured;
+mod shared;
+mod unmounted;
+
 use super::Disks;
 use crate::{Config, Settings};
 
@@ -185,6 +189,16 @@ impl World {
         }
     }
 
+    async fn claim(&self, class: &str, mode: &str) {
+        let claim = json!({
+            "metadata": {"name": class, "namespace": "default"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": class,
+                     "volumeMode": mode, "resources": {"requests": {"storage": "1Mi"}}},
+        });
+        let made = self.others.cluster.create_json::<Claim>(&claim).await;
+        made.unwrap();
+    }
+
     pub(super) async fn run(&self, instances: usize) {
         let mut roles: Vec<Process> = (0..instances).map(|_| self.start()).collect();
         let phases = |volumes: &[Volume], wanted: VolumePhase| {
@@ -200,13 +214,7 @@ impl World {
                 "raw" => "Block",
                 _ => "Filesystem",
             };
-            let claim = json!({
-                "metadata": {"name": name, "namespace": "default"},
-                "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": name,
-                         "volumeMode": mode, "resources": {"requests": {"storage": "1Mi"}}},
-            });
-            let made = self.others.cluster.create_json::<Claim>(&claim).await;
-            made.unwrap();
+            self.claim(name, mode).await;
         }
         self.until("both are bound", &mut roles, |volumes| {
             phases(volumes, VolumePhase::Bound)

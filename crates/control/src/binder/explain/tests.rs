@@ -4,7 +4,7 @@ use orlop_model::{AccessMode, Kind, ObjectRef, VolumeMode, VolumePhase, matching
 use serde_json::json;
 
 use super::*;
-use crate::fixtures::{claim as a_claim, volume as a_volume};
+use crate::fixtures::{bound, claim as a_claim, volume as a_volume};
 
 fn told(claim: &Claim, because: &Because, survey: &Survey) -> (&'static str, String) {
     let news = news(claim, because, survey).expect("something is told");

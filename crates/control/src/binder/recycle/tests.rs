@@ -8,7 +8,8 @@ fn released() -> Volume {
         path: "/srv/vol".into(),
         type_: None,
     });
-    volume.status.phase = Some(orlop_model::VolumePhase::Released);
+    volume.spec.persistent_volume_reclaim_policy = Some(ReclaimPolicy::Recycle);
+    volume.status.phase = Some(VolumePhase::Released);
     volume
 }
 
@@ -88,6 +89,41 @@ fn a_pod_is_placed_only_once_it_is_on_record() {
     assert!(is_stray(&gated, Some(&released())));
     assert!(!is_stray(&gated, Some(&recorded("u1"))));
     assert!(!is_stray(&pod("u1", "Running"), None), "somebody else's");
+}
+
+/// The recycler's pod, at work.
+fn scrubbing() -> Pod {
+    let mut pod = pod("u1", "Running");
+    let annotations = &mut pod.metadata.annotations;
+    annotations.insert(well_known::RECYCLER.into(), "vol".into());
+    pod
+}
+
+#[test]
+fn a_pod_at_a_volume_that_was_taken_back_goes_first() {
+    let made: Pod = object(scrubber(&released(), &Config::default()).unwrap());
+    assert!(is_ours(&made) && !is_at_work(&made), "nobody has placed it");
+    let pod = scrubbing();
+    assert!(is_at_work(&pod));
+    assert!(!is_stray(&pod, Some(&recorded("u1"))), "it is wanted");
+    let mut freed = recorded("u1");
+    freed.spec.claim_ref = None;
+    let mut kept = recorded("u1");
+    kept.spec.persistent_volume_reclaim_policy = Some(ReclaimPolicy::Retain);
+    let mut taken = recorded("u1");
+    taken.status.phase = Some(VolumePhase::Bound);
+    for volume in [Some(&freed), Some(&kept), Some(&taken), None] {
+        assert!(is_stray(&pod, volume), "{volume:?}");
+    }
+    assert!(may_be_emptied(&freed, None), "its record is there");
+    assert!(
+        may_be_emptied(&released(), Some(&pod)),
+        "made anew under its name"
+    );
+    let mut ended = scrubbing();
+    ended.status.phase = Some(PodPhase::Succeeded);
+    assert!(!may_be_emptied(&released(), Some(&ended)));
+    assert!(!may_be_emptied(&released(), None));
 }
 
 #[test]
@@ -263,9 +299,10 @@ fn what_is_mounted_inside_a_volume_is_not_scrubbed() {
         let said = unshare.args(["-m", "sh", "-c", &around]).output().unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
         let words = String::from_utf8(said.stdout).unwrap();
-        // It fails, and is clean once nothing is mounted there.
+        // It fails, by a code of its own, and is clean once nothing is mounted there.
         let errors = String::from_utf8_lossy(&said.stderr);
-        assert_eq!(words, "1\nkept\n1\n0\n", "{find}: {errors}");
+        let expected = format!("{MOUNTED_INSIDE}\nkept\n1\n0\n");
+        assert_eq!(words, expected, "{find}: {errors}");
     }
 }
 
@@ -297,4 +334,52 @@ fn the_api_server_takes_the_pod_of_any_volume() {
     let annotations = &mut strange.metadata.annotations;
     annotations.insert(well_known::RECYCLER.into(), "other".into());
     assert_eq!(volume_of(&strange), Some("vol"));
+}
+
+#[test]
+fn a_scrubbing_that_failed_is_told_with_its_cause() {
+    let ended = |message: &str, exit_code: i32| {
+        let mut failed = pod("u1", "Failed");
+        let status = json!({"name": "c", "state": {"terminated": {
+            "exitCode": exit_code, "message": message,
+        }}});
+        failed.status.container_statuses = vec![serde_json::from_value(status).unwrap()];
+        view(recorded("u1"), Some(failed))
+    };
+    let start = "Recycle failed: failed to recycle volume: ";
+    let told = |view: &View| {
+        failure(decide(view))
+            .strip_prefix(start)
+            .unwrap()
+            .to_owned()
+    };
+    let busy = "db is mounted inside the volume; unmount it";
+    assert_eq!(told(&ended(&format!("{busy}\n"), MOUNTED_INSIDE)), busy);
+    let some = "something is mounted inside the volume; unmount it";
+    assert_eq!(told(&ended("", MOUNTED_INSIDE)), some);
+    assert_eq!(
+        told(&ended("", 1)),
+        "the recycler pod ended with exit code 1"
+    );
+    // What the code of another pod means is its own affair.
+    let mut other = ended("", MOUNTED_INSIDE);
+    let mut config = Config::default();
+    config.host_path.pod["spec"]["hostNetwork"] = json!(true);
+    other.config = Arc::new(config);
+    assert_eq!(told(&other), "the recycler pod ended with exit code 32");
+}
+
+#[test]
+fn why_a_scrubber_has_no_node_is_read_off_the_pod() {
+    let with = |reason: &str| {
+        let mut waiting = pod("u1", "Pending");
+        let condition = json!({"type": "PodScheduled", "status": "False", "reason": reason,
+                               "message": "0/1 nodes are available"});
+        waiting.status.conditions = vec![serde_json::from_value(condition).unwrap()];
+        waiting
+    };
+    let unplaced = with("Unschedulable");
+    assert_eq!(why_unplaced(&unplaced), Some("0/1 nodes are available"));
+    assert_eq!(why_unplaced(&with("SchedulingGated")), None);
+    assert_eq!(why_unplaced(&pod("u1", "Pending")), None);
 }

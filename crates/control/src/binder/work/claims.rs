@@ -44,6 +44,7 @@ impl Binder {
     pub(super) async fn claim_turn(&self, key: &Key) -> Result<Outcome, ApiError> {
         let Some(claim) = self.claims.get(key) else {
             self.courtesy.over(key);
+            self.mentions.over(key);
             return Ok(Outcome::Done);
         };
         let named = self.volumes.named(&claim.spec.volume_name);
@@ -64,11 +65,19 @@ impl Binder {
         debug!(claim = %key, because = ?decision.because, steps = ?decision.steps, "decided");
         let mut outcome = self.wait(key, &mut decision);
         if outcome == Outcome::Done {
-            let survey = match decision.because.wants_survey() {
-                true => self.survey(&view),
-                false => Survey::default(),
+            let survey = match &decision.because {
+                because if because.wants_survey() => self.survey(&view),
+                // Thousands may wait for a provisioner, and only this is told of it.
+                claim::Because::Provisioning(_) => Survey {
+                    drivers: self.drivers(),
+                    ..Survey::default()
+                },
+                _ => Survey::default(),
             };
-            if let Some(news) = explain::news(&view.claim, &decision.because, &survey) {
+            let news = explain::news(&view.claim, &decision.because, &survey);
+            let named = news.as_ref().map(|news| explain::named(news, &survey));
+            self.mentions.told(key, named.unwrap_or_default());
+            if let Some(news) = news {
                 self.say(&*view.claim, &news);
                 outcome = Outcome::After(REMINDER);
             }
@@ -116,8 +125,14 @@ impl Binder {
             released: self.released_volumes.lasts(matching::group, SHELVES),
             meant: self.meant(view),
             classes: classes.iter().map(|c| c.metadata.name.clone()).collect(),
+            drivers: Vec::new(),
             unmet: self.unmet(&view.claim),
         }
+    }
+
+    fn drivers(&self) -> Vec<String> {
+        let drivers = self.drivers.all();
+        drivers.iter().map(|d| d.metadata.name.clone()).collect()
     }
 
     /// The free volume whose name is nearly the one that the claim names in vain.
@@ -202,6 +217,9 @@ impl Binder {
             let waiting = pods.iter().filter(|p| !p.is_placed() && !p.is_finished());
             unplaced_pods = waiting.map(|p| p.metadata.name.clone()).collect();
         }
+        let all = named.iter().chain(&candidates);
+        let emptied = all.filter(|volume| self.may_be_emptied(volume));
+        let emptied = emptied.map(|volume| volume.metadata.name.clone()).collect();
         let defaults = self.default_classes.get("");
         let default = class::default_class(defaults.iter().map(|c| &**c));
         let default_name = default.map(|c| c.metadata.name.clone());
@@ -210,6 +228,7 @@ impl Binder {
             candidates,
             class,
             default_class: default_name.and_then(|name| self.classes.named(&name)),
+            emptied,
             unplaced_pods,
             evidence,
             claim,

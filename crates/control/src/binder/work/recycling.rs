@@ -174,17 +174,53 @@ impl Binder {
         Ok(())
     }
 
-    /// Deletes a pod that was made for a recycling that isn't, or is no more. It was never placed.
+    /// Whether a volume may be emptied by a pod that is on record, or is at it.
+    pub(super) fn may_be_emptied(&self, volume: &Volume) -> bool {
+        let pod = self.pods.get(&recycle::pod_key(&volume.metadata.name));
+        recycle::may_be_emptied(volume, pod.as_deref())
+    }
+
+    /// Ends the scrubbing of a volume that was taken back meanwhile. Nothing else is done for the
+    /// volume until the pod has ended, which wakes it.
+    pub(super) async fn end_scrubbing(&self, volume: &Volume) -> Result<(), ApiError> {
+        let name = &volume.metadata.name;
+        let pod = self.cluster.get::<Pod>(&recycle::pod_key(name)).await?;
+        if let Some(pod) = pod {
+            let at_work = recycle::is_at_work(&pod);
+            if recycle::is_ours(&pod) && !pod.metadata.is_deleting() {
+                info!(volume = name, "taken back; its recycler is ended");
+                self.dismiss(Some(&pod)).await?;
+            }
+            if at_work {
+                return Ok(());
+            }
+        }
+        if volume.metadata.annotation(well_known::RECYCLER).is_some() {
+            let forget = json!({"metadata": {"annotations": {well_known::RECYCLER: null}}});
+            let patch = Patch::merge_on(volume, forget);
+            let clean: Volume = self.cluster.patch(&volume.key(), &patch).await?;
+            self.volumes.absorb(clean);
+        }
+        self.recyclings.forget(name);
+        Ok(())
+    }
+
+    /// Deletes a pod that was made for a recycling that isn't, or is no more.
     pub(super) async fn dismiss_stray(&self, name: &str) -> Result<(), ApiError> {
         let volume = self.volumes.named(name);
         let pod = self.pods.get(&recycle::pod_key(name));
         let stray = pod.filter(|pod| recycle::is_stray(pod, volume.as_deref()));
+        let stray = stray.filter(|pod| !pod.metadata.is_deleting());
         self.dismiss(stray.as_deref()).await
     }
 
     async fn dismiss(&self, pod: Option<&Pod>) -> Result<(), ApiError> {
         let Some(pod) = pod else { return Ok(()) };
-        let only = Preconditions::same_object(pod);
+        let only = Preconditions {
+            // It has nothing to bring to an end: every moment that it goes on may cost somebody's data.
+            grace_period_seconds: Some(1),
+            ..Preconditions::same_object(pod)
+        };
         match self.cluster.delete::<Pod>(&pod.key(), &only).await {
             // Another has its name by now: what was to be deleted is gone.
             Err(error) if error.is_conflict() => Ok(()),
@@ -222,9 +258,21 @@ impl Binder {
 
     /// Tells at the volume what was told at its pod, as far as the pod has come.
     async fn pass_on(&self, volume: &Volume, pod: &Pod, step: &Step) -> Result<(), ApiError> {
-        let ours = !matches!(step, Step::Dismiss);
-        let told = pod.is_placed() || pod.phase() != PodPhase::Pending;
-        if !ours || !told {
+        if matches!(step, Step::Dismiss) {
+            return Ok(());
+        }
+        let (name, uid) = (&volume.metadata.name, &pod.metadata.uid);
+        let pass_on = |type_, message: &str| {
+            let text = format!("Recycler pod: {message}");
+            if self.recyclings.is_news(name, uid, &text) {
+                self.recorder.say(volume, type_, "RecyclerPod", text);
+            }
+        };
+        // Of a pod that waits for a node, the pod itself says all that its events do.
+        if !pod.is_placed() && pod.phase() == PodPhase::Pending {
+            if let Some(why) = recycle::why_unplaced(pod) {
+                pass_on(EventType::Warning, why);
+            }
             return Ok(());
         }
         let of = format!("involvedObject.uid={}", pod.metadata.uid);
@@ -236,11 +284,7 @@ impl Binder {
                 "Warning" => EventType::Warning,
                 _ => EventType::Normal,
             };
-            let text = format!("Recycler pod: {}", event.message);
-            let (name, uid) = (&volume.metadata.name, &pod.metadata.uid);
-            if self.recyclings.is_news(name, uid, &text) {
-                self.recorder.say(volume, type_, "RecyclerPod", text);
-            }
+            pass_on(type_, &event.message);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What a search costs.
 
-use orlop_model::{Kind as _, VolumePhase};
+use orlop_model::{Kind as _, Quantity, Resources, VolumePhase};
 use serde_json::json;
 
 use super::*;
@@ -234,5 +234,38 @@ async fn what_keeps_a_claim_waiting_is_said_again_before_its_event_is_swept() {
     let turn = tokio::time::timeout(Duration::from_secs(10), binder.claim_turn(&key));
     let outcome = turn.await.unwrap().unwrap();
     assert_eq!(outcome, Outcome::After(claims::REMINDER));
+    process.kill();
+}
+
+#[tokio::test]
+async fn a_claim_is_told_anew_when_the_volume_that_its_event_names_is_taken_or_gone() {
+    let (process, binder) = alone();
+    let mut volume = a_volume("small", "none");
+    volume.spec.capacity = Resources::of_storage(Quantity::bytes(1));
+    binder.volumes.absorb(volume.clone());
+    for (name, class) in [("data", "none"), ("other", "other")] {
+        let mut claim = a_claim(name, class);
+        claim.metadata.resource_version = "1".into();
+        claim.status.phase = Some(orlop_model::ClaimPhase::Pending);
+        let key = claim.key();
+        binder.claims.absorb(claim);
+        binder.claim_turn(&key).await.unwrap();
+    }
+    let volume = Arc::new(volume);
+    let mut taken = (*volume).clone();
+    taken.spec.claim_ref = Some(a_claim("owner", "none").reference());
+    let mut noted = (*volume).clone();
+    noted.metadata.annotations.insert("note".into(), "x".into());
+    // The volume itself and its owner have a look, too.
+    let (taken, noted) = (Arc::new(taken), Arc::new(noted));
+    let old = Some(&volume);
+    for (change, looks) in [
+        (Change::Applied { old, new: &noted }, 1),
+        (Change::Applied { old, new: &taken }, 3),
+        (Change::Deleted(&volume), 3),
+    ] {
+        binder.volume_changed(&change);
+        assert_eq!(binder.queue.depth(), looks);
+    }
     process.kill();
 }

@@ -21,7 +21,7 @@ impl Binder {
         let named = volume.spec.claim_ref.clone().unwrap_or_default();
         let owner = self.claims.get(&named.key());
         let mut view = volume::View {
-            owner: owner.filter(|c| c.metadata.uid == named.uid),
+            owner: owner.filter(|c| named.uid.is_empty() || c.metadata.uid == named.uid),
             volume,
             evidence: Evidence::Cached,
         };
@@ -41,6 +41,11 @@ impl Binder {
         }
         self.metrics
             .volume_turn(&view.volume, &decision, &self.classes);
+        let recycle = decision.steps.contains(&volume::Step::Recycle);
+        if !recycle && self.may_be_emptied(&view.volume) {
+            self.end_scrubbing(&view.volume).await?;
+            return Ok(Outcome::Done);
+        }
         let mut outcome = Outcome::Done;
         for step in &decision.steps {
             if let volume::Step::MarkFailed(news) = step {

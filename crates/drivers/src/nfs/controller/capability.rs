@@ -55,12 +55,4 @@ impl Capability {
             Mode::SingleNodeSingleWriter | Mode::SingleNodeWriter | Mode::SingleNodeReaderOnly
         )
     }
-
-    /// Whether the mode itself forbids writing.
-    pub(crate) fn reads_only(&self) -> bool {
-        matches!(
-            self.mode,
-            Mode::SingleNodeReaderOnly | Mode::MultiNodeReaderOnly
-        )
-    }
 }

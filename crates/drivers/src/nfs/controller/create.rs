@@ -7,9 +7,11 @@ use tonic::Code;
 use super::{Call, Capability, volume_and_folder};
 use crate::nfs::failure::Failure;
 use crate::nfs::ids::{self, SnapshotId, VolumeId};
+use crate::nfs::node::table;
 use crate::nfs::order::{Answer, Content, Create, Work};
 use crate::nfs::parameters::Class;
 use crate::nfs::record::{LARGEST, Record};
+use crate::nfs::shown;
 use crate::nfs::sub_dir::SubDir;
 
 /// The size of a volume whose claim names none.
@@ -44,9 +46,13 @@ pub(super) async fn create(
     let key = key.cloned().unwrap_or_else(|| "subdir".to_owned());
     volume_context.insert(key, id.folder.as_str().to_owned());
     let on = call.mounting(&id.export, Some(plan), &request.secrets)?;
+    let shown = match &content {
+        None => Vec::new(),
+        Some(_) => shown::all(&table()?, call.shared.config.hands.stand_in().is_some()),
+    };
     let configured = Some(call.shared.config.mount_permissions).filter(|mode| *mode != 0);
     let order = Create {
-        on: on.clone(),
+        on,
         record: Record {
             key: id.key().to_owned(),
             folder: id.folder.clone(),
@@ -63,12 +69,11 @@ pub(super) async fn create(
         limit,
         permissions: class.permissions.or(configured).filter(|mode| *mode != 0),
         content: content.map(|(_, content)| content),
+        shown,
     };
     let made = call
         .run(Work::Create(order), volume_and_folder(&id))
         .await?;
-    // Not before: by options that do not work no other volume of the share could be deleted.
-    call.shared.options.keep(&id.export, &on.plan);
     let Answer::Volume { capacity_bytes, .. } = made else {
         return Err(Failure::new(
             Code::Internal,

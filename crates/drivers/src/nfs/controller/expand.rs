@@ -28,15 +28,12 @@ pub(super) async fn expand(
     };
     let id = known(&request.volume_id)?;
     let work = Work::Expand {
-        on: call.mounting(&id.export, plan.clone(), &request.secrets)?,
+        on: call.mounting(&id.export, plan, &request.secrets)?,
         key: id.key().to_owned(),
         folder: id.folder.clone(),
         required,
     };
     let answer = call.run(work, vec![volume_turn(&id)]).await?;
-    if let Some(plan) = plan {
-        call.shared.options.keep(&id.export, &plan.for_work());
-    }
     match answer {
         Answer::Volume { capacity_bytes, .. } if limit > 0 && capacity_bytes > limit => {
             let told = format!("volume {id} has {capacity_bytes} bytes already, more than {limit}");

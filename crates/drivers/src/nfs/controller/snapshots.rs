@@ -19,8 +19,9 @@ use crate::nfs::parameters::SnapshotClass;
 use crate::nfs::shown;
 use crate::nfs::sub_dir::SubDir;
 
-/// Ends the folder of a snapshot whose name a volume has already.
-const ASIDE: &str = ".snapshot";
+/// Ends the folder of a snapshot whose name a volume has already. No other snapshot's name ends so: it
+/// would have a digest for a folder.
+const ASIDE: &str = "@snapshot";
 
 fn turn(id: &SnapshotId) -> Subject {
     Subject::new("snapshot", format!("{}#{}", id.export, id.folder))
@@ -42,13 +43,17 @@ pub(super) async fn create(
     // It stands in the id twice, which shall have 128 bytes at most.
     let room = ids::room(others) / 2;
     let named = |name: &str| {
-        let name = SubDir::parse(&ids::safe_name("snap", name, room));
-        let name = name.map_err(|error| Failure::invalid(&error))?;
+        let name = SubDir::parse(name).map_err(|error| Failure::invalid(&error))?;
         SnapshotId::new(class.export.clone(), name, &volume)
             .map_err(|error| Failure::invalid(&error))
     };
-    let id = named(&request.name)?;
-    let aside = named(&format!("{}{ASIDE}", request.name))?;
+    let name = ids::safe_name("snap", &request.name, room);
+    let aside = format!("{}{ASIDE}", request.name);
+    let aside = match name == request.name && aside.len() <= room {
+        true => aside,
+        false => ids::safe_name("snap", &aside, room),
+    };
+    let (id, aside) = (named(&name)?, named(&aside)?);
     let plan = match &class.mount_options {
         None => None,
         Some(text) => {
@@ -64,7 +69,7 @@ pub(super) async fn create(
         archive: id.source.clone(),
         compress: call.shared.config.compress,
     };
-    let turns = vec![turn(&id), volume_turn(&volume)];
+    let turns = vec![turn(&id), turn(&aside), volume_turn(&volume)];
     let Answer::Archive {
         bytes,
         made,

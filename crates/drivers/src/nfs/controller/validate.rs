@@ -22,15 +22,12 @@ pub(super) async fn validate(
         .ok()
         .map(|capability| capability.plan);
     let work = Work::Look {
-        on: call.mounting(&id.export, plan.clone(), &request.secrets)?,
+        on: call.mounting(&id.export, plan, &request.secrets)?,
         key: id.key().to_owned(),
         folder: id.folder.clone(),
     };
     if call.run(work, Vec::new()).await? == Answer::Nothing {
         return Err(Failure::not_found(format!("there is no volume {id}")));
-    }
-    if let Some(plan) = plan {
-        call.shared.options.keep(&id.export, &plan.for_work());
     }
     let refusal = request
         .volume_capabilities

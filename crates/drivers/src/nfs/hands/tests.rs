@@ -100,6 +100,7 @@ async fn copies_in_a_share_wait_for_others_and_nothing_else_does() {
             key: "y".into(),
             folder: SubDir::parse("y").unwrap(),
         }),
+        shown: Vec::new(),
     }));
     let mut held = Vec::new();
     while let Ok(place) = tokio::time::timeout(SHORT, crew.place(&copy)).await {

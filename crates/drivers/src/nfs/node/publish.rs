@@ -38,12 +38,13 @@ pub(super) async fn publish(
         .absolute("target_path", &request.target_path)
         .map_err(|error| Failure::invalid(&error))?;
     let memory = &call.shared.memory;
-    // Of two paths at once, one has to see the other.
-    let alone = || vec![Subject::new("volume on this node", wanted.volume.clone())];
-    let _alone = match wanted.alone {
-        true => Some(call.begin(alone())?),
-        false => None,
-    };
+    // From the look at the table on: of two calls for a path, or two paths of one writer, one has to see
+    // what the other did.
+    let mut turns = vec![turn(&target)];
+    if wanted.alone {
+        turns.push(Subject::new("volume on this node", wanted.volume.clone()));
+    }
+    let held = call.begin(turns)?;
     let step = step(call, &wanted, &target)?;
     let there = match step {
         Step::Publish => None,
@@ -67,7 +68,7 @@ pub(super) async fn publish(
         target: target.clone(),
         there,
     });
-    call.run(work, vec![turn(&target)]).await?;
+    call.run_holding(work, call.patience(), held).await?;
     memory.published().insert(target, wanted);
     Ok(proto::NodePublishVolumeResponse {})
 }
@@ -103,7 +104,9 @@ fn understand(
         plan.flags.extend(more.flags);
         plan.version = more.version.or(plan.version);
     }
-    if request.readonly || capability.reads_only() {
+    // Not the mode: of several the kubelet tells the first, whichever that is, and it doesn't keep pods of
+    // ReadOnlyMany from writing elsewhere either.
+    if request.readonly {
         plan.flags.push("ro".to_owned());
     }
     let published = Published {

@@ -33,11 +33,13 @@ pub(super) async fn unpublish(
         .reach
         .absolute("target_path", &request.target_path)
         .map_err(|error| Failure::invalid(&error))?;
+    // Not the worker's: one that its server holds would keep the forced one away.
+    let _turn = call.begin(vec![turn(&target)])?;
     clear(call, &target).await?;
     Ok(proto::NodeUnpublishVolumeResponse {})
 }
 
-/// Takes away what a path shows, and the path.
+/// Takes away what a path shows, and the path. Its turn is the caller's.
 pub(super) async fn clear(call: &Call<'_>, target: &Path) -> Result<(), Failure> {
     let work = |force| Work::Unpublish {
         reach: folder_of(&call.shared.config.reach),
@@ -46,8 +48,6 @@ pub(super) async fn clear(call: &Call<'_>, target: &Path) -> Result<(), Failure>
     };
     let patience = call.caller.patience().unwrap_or(FORCED + GENTLE);
     let gentle = GENTLE.min(patience / 2);
-    // Not the worker's: one that its server holds would keep the forced one away.
-    let _turn = call.begin(vec![turn(target)])?;
     let outcome = call.run_holding(work(false), gentle, ()).await;
     match outcome {
         Err(failure) if failure.code() == Code::DeadlineExceeded => {

@@ -134,6 +134,11 @@ async fn of_two_controllers_that_copy_one_volume_neither_shows_half_of_it() {
         let (one, two) = tokio::join!(copied(&ground, 0), copied(&beside, wait));
         done += usize::from(one.is_ok());
         assert!(one.is_ok() || two.is_ok(), "{one:?} {two:?}");
+        let refused = [&one, &two].into_iter().filter_map(|it| it.as_ref().err());
+        for status in refused {
+            // Whoever is told anything else would not ask again.
+            assert_eq!(status.code(), Code::Aborted, "{status:?}");
+        }
         copied(&beside, 0).await.unwrap();
         assert_eq!(ground.making(), Vec::<String>::new());
     }
@@ -212,7 +217,7 @@ async fn a_snapshot_takes_no_folder_that_is_there() {
     for name in ["snap-1", "snap-2"] {
         let snapshot = ground.snapshot(name, &source).await.unwrap();
         assert_eq!(names(&ground.share().join(name)), Vec::<String>::new());
-        let aside = format!("{name}.snapshot");
+        let aside = format!("{name}@snapshot");
         assert_eq!(names(&ground.share().join(&aside)), ["pvc-1.tar.gz"]);
         // It stays where it is, whatever becomes of the volume, and nobody else gets its name.
         fs::remove_dir(ground.share().join(name)).unwrap();
@@ -222,6 +227,67 @@ async fn a_snapshot_takes_no_folder_that_is_there() {
         assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
         ground.discard(&snapshot.snapshot_id).await.unwrap();
         assert!(!ground.share().join(&aside).exists());
+    }
+}
+
+#[tokio::test]
+async fn no_snapshot_is_taken_for_one_that_went_aside() {
+    let ground = Ground::new();
+    let source = ground.filled("pvc-1", 1).await;
+    let other = ground.filled("pvc-2", 1).await;
+    let mut ids = std::collections::BTreeSet::new();
+    for (name, of) in [
+        ("x", &source),
+        ("y.snapshot", &source),
+        ("y", &source),
+        ("x.snapshot", &other),
+        ("x@snapshot", &other),
+        ("x", &source),
+    ] {
+        let made = ground.snapshot(name, of).await.unwrap();
+        assert_eq!(made.source_volume_id, *of);
+        ids.insert(made.snapshot_id);
+    }
+    assert_eq!(ids.len(), 5);
+    // What lies where it could have gone matters to none that is in its place.
+    fs::create_dir(ground.share().join("x@snapshot")).unwrap();
+    fs::write(ground.share().join("x@snapshot/pvc-2.tar"), "").unwrap();
+    ground.snapshot("x", &source).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_archive_that_another_driver_left_half_written_is_packed_anew() {
+    use std::os::unix::fs::PermissionsExt;
+    for (ending, compress, trailer) in [("tar.gz", true, 8), ("tar", false, 1024)] {
+        let ground = Ground::with(|config| config.compress = compress);
+        let source = ground.filled("pvc-1", 40).await;
+        ground.snapshot("whole", &source).await.unwrap();
+        let name = format!("pvc-1.{ending}");
+        let whole = fs::read(ground.share().join("whole").join(&name)).unwrap();
+        // Also one of which whole entries are there.
+        let all = whole.len();
+        for length in [0, 100, all / 2 / 512 * 512 + 9, all - trailer, all] {
+            let folder = ground.share().join(format!("s-{length}"));
+            fs::create_dir(&folder).unwrap();
+            let archive = folder.join(&name);
+            fs::write(&archive, &whole[..length]).unwrap();
+            fs::set_permissions(&archive, fs::Permissions::from_mode(0o644)).unwrap();
+            let before = archive.metadata().unwrap().ino();
+            for _ in 0..2 {
+                let made = ground.snapshot(&format!("s-{length}"), &source).await;
+                let made = made.unwrap();
+                assert_eq!(names(&folder), [name.as_str()]);
+                let found = archive.metadata().unwrap();
+                assert_eq!(found.ino() == before, length == whole.len(), "{length}");
+                assert_eq!(found.len(), u64::try_from(made.size_bytes).unwrap());
+                assert_eq!(found.mode() & 0o777, 0o600);
+                let restored = ground
+                    .create_from(&format!("r-{length}"), &[], restored(&made.snapshot_id))
+                    .await;
+                restored.unwrap();
+                assert_eq!(names(&ground.share().join(format!("r-{length}"))).len(), 40);
+            }
+        }
     }
 }
 

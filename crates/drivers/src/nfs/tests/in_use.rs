@@ -65,3 +65,29 @@ async fn a_path_shows_a_volume_by_whatever_name_of_its_server_after_a_restart() 
     let request = Request::new(publication(&volume, &target.0));
     ground.node().node_publish_volume(request).await.unwrap();
 }
+
+#[tokio::test]
+async fn no_copy_takes_the_place_of_an_empty_folder_that_is_shown() {
+    if !is_root() {
+        return;
+    }
+    let ground = Ground::new();
+    let source = ground.create("pvc-1", &[]).await.unwrap().volume_id;
+    // One of the original's making, of which nothing is written down.
+    fs::create_dir(ground.share().join("both")).unwrap();
+    let mut shown = ground.create("pvc-2", &[]).await.unwrap();
+    let context = &mut shown.volume_context;
+    context.insert("subdir".to_owned(), "both".to_owned());
+    let target = show(&ground, &shown, "target").await;
+    let copied = || {
+        let content = Source::Volume(VolumeSource {
+            volume_id: source.clone(),
+        });
+        ground.create_from("pvc-3", &[("subDir", "both")], Some(content))
+    };
+    let refused = copied().await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    assert!(refused.message().contains("/target"), "{refused}");
+    drop(target);
+    copied().await.unwrap();
+}

@@ -117,6 +117,18 @@ async fn what_is_retained_stays_and_what_is_archived_replaces_nothing() {
 }
 
 #[tokio::test]
+async fn what_was_retained_stays_though_another_volume_had_its_folder() {
+    let ground = Ground::new();
+    for (name, policy) in [("pvc-1", "retain"), ("pvc-2", "delete")] {
+        let more = [("subDir", "data"), ("onDelete", policy)];
+        let volume = ground.create(name, &more).await.unwrap();
+        fs::write(ground.share().join("data").join(name), "x").unwrap();
+        ground.delete(&volume.volume_id).await.unwrap();
+    }
+    assert_eq!(names(&ground.share().join("data")), ["pvc-1", "pvc-2"]);
+}
+
+#[tokio::test]
 async fn an_older_archive_makes_way_if_it_is_told_to() {
     let ground = Ground::with(|config| {
         config.remove_archived = true;
@@ -131,6 +143,58 @@ async fn an_older_archive_makes_way_if_it_is_told_to() {
     assert_eq!(names(&ground.share()), ["archived-pvc-1"]);
     let file = ground.share().join("archived-pvc-1/file");
     assert_eq!(fs::read_to_string(file).unwrap(), "second");
+}
+
+#[tokio::test]
+async fn no_archive_makes_way_that_is_a_volume_or_holds_another_ones_archive() {
+    let ground = Ground::with(|config| {
+        config.remove_archived = true;
+        config.on_delete = OnDelete::Archive;
+    });
+    let archived = async |name: &str, folder: &str| {
+        let volume = ground.create(name, &[("subDir", folder)]).await.unwrap();
+        fs::write(ground.share().join(folder).join(name), "x").unwrap();
+        ground.delete(&volume.volume_id).await.unwrap();
+    };
+    archived("pvc-1", "team/db").await;
+    archived("pvc-2", "team").await;
+    ground
+        .create("pvc-3", &[("subDir", "archived-live")])
+        .await
+        .unwrap();
+    archived("pvc-4", "live").await;
+    ground
+        .create("pvc-5", &[("subDir", "archived-outer/inner")])
+        .await
+        .unwrap();
+    archived("pvc-6", "outer").await;
+    for (folder, held) in [
+        ("archived-team", vec!["db"]),
+        ("archived-team/db", vec!["pvc-1"]),
+        ("archived-team-1", vec!["pvc-2"]),
+        ("archived-live", vec![]),
+        ("archived-live-1", vec!["pvc-4"]),
+        ("archived-outer", vec!["inner"]),
+        ("archived-outer-1", vec!["pvc-6"]),
+    ] {
+        assert_eq!(names(&ground.share().join(folder)), held, "{folder}");
+    }
+}
+
+#[tokio::test]
+async fn a_volume_with_the_longest_name_is_archived_as_often_as_it_is_made() {
+    let ground = Ground::new();
+    let name = "n".repeat(255);
+    for round in 1..4 {
+        fs::create_dir(ground.share().join(&name)).unwrap();
+        let id = format!("nfs.example#share#{name}##archive");
+        for _ in 0..2 {
+            ground.delete(&id).await.unwrap();
+        }
+        let names = names(&ground.share());
+        assert_eq!(names.len(), round);
+        assert!(names.iter().all(|name| name.starts_with("archived-nnn")));
+    }
 }
 
 #[tokio::test]

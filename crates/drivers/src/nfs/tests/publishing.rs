@@ -118,6 +118,29 @@ async fn a_read_only_publication_refuses_writes_and_one_writer_has_one_path() {
 }
 
 #[tokio::test]
+async fn a_volume_is_read_only_where_that_is_asked_for_whatever_its_mode() {
+    if !is_root() {
+        return;
+    }
+    let ground = Ground::new();
+    let volume = ground.create("pvc-1", &[]).await.unwrap();
+    for mode in [Mode::MultiNodeReaderOnly, Mode::MultiNodeMultiWriter] {
+        for readonly in [true, false] {
+            let target = Target(ground.dir.path().join(format!("{mode:?}-{readonly}")));
+            let mut request = publication(&volume, &target.0);
+            request.volume_capability = Some(capability(mode));
+            request.readonly = readonly;
+            let node = ground.node();
+            node.node_publish_volume(Request::new(request))
+                .await
+                .unwrap();
+            let written = fs::write(target.0.join("file"), "x");
+            assert_eq!(written.is_err(), readonly, "{mode:?} {readonly}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_folder_that_is_missing_or_a_link_is_not_published() {
     let ground = Ground::new();
     std::os::unix::fs::symlink("../other", ground.share().join("link")).unwrap();

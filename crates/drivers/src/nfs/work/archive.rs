@@ -3,12 +3,14 @@
 //! Names are those below the volume's folder, which is `.` itself. What an archive says is as little
 //! trusted as any other input: nothing is written outside of the folder that it is unpacked into.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use orlop_host::Folder;
 
+use super::Pulse;
 use super::create::MODE;
 use super::house::found;
 use crate::nfs::record::digest;
@@ -27,6 +29,10 @@ const LONGEST_PATH: usize = 64 << 10;
 /// What notes in an archive that a file is another one's second name. The file is there in full as well,
 /// because the original makes an empty one of a link.
 const SAME_AS: &str = "ORLOP.same-as";
+
+/// Permissions of an archive that is known to be whole. Ours come to their places when they are; the
+/// original writes its own where they stay, and lets others read them.
+const WHOLE: u32 = 0o600;
 
 /// What a file's name may have at most.
 const LONGEST_NAME: usize = 255;
@@ -66,7 +72,7 @@ pub(super) fn create(snapshot: &Folder, source: &SubDir, packed: Packed) -> io::
         None => snapshot.again()?,
         Some(parent) => snapshot.make(parent, MODE)?,
     };
-    held.create(name, 0o600)
+    held.create(name, WHOLE)
 }
 
 /// Opens the archive of a snapshot, however it is packed.
@@ -83,6 +89,25 @@ pub(super) fn open(snapshot: &Folder, source: &SubDir) -> io::Result<Option<(Fil
         }
     }
     Ok(None)
+}
+
+/// Whether an archive is whole. Who reads that of another driver to its end leaves a mark, because it may
+/// take longer than any caller waits.
+pub(super) fn is_whole(file: &File, packed: Packed, pulse: &Pulse<'_>) -> io::Result<bool> {
+    let permissions = file.metadata()?.permissions();
+    if permissions.mode() & 0o7777 == WHOLE {
+        return Ok(true);
+    }
+    match unpacking::check(file.try_clone()?, packed, pulse) {
+        Ok(()) => {}
+        // It is the archive's fault, not the server's.
+        Err(error) if error.raw_os_error().is_none() => return Ok(false),
+        Err(error) => return Err(error),
+    }
+    if let Err(error) = file.set_permissions(Permissions::from_mode(WHOLE)) {
+        eprintln!("a whole archive cannot be marked, and will be read again: {error}");
+    }
+    Ok(true)
 }
 
 #[cfg(test)]

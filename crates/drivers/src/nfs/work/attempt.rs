@@ -201,13 +201,8 @@ pub(super) fn throw_away_abandoned(house: &House) -> io::Result<Vec<OsString>> {
     move_away(house, &making, old)
 }
 
-fn move_away(
-    house: &House,
-    making: &Folder,
-    mut names: Vec<OsString>,
-) -> io::Result<Vec<OsString>> {
-    // A sign goes after what it is the sign of, in case that this ends in between.
-    names.sort_unstable();
+fn move_away(house: &House, making: &Folder, names: Vec<OsString>) -> io::Result<Vec<OsString>> {
+    // In their order: a sign goes after what it is the sign of, in case that this ends in between.
     let mut thrown = Vec::new();
     for name in names {
         thrown.extend(house.throw_away(making, &name)?);

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use super::Pulse;
 use crate::nfs::HOUSE;
+use crate::nfs::options::Transport;
 use crate::nfs::order::Mounting;
 use line::{Compound, Line, Op, Status};
 use xdr::{Reader, nonsense};
@@ -88,7 +89,7 @@ impl<'a> Bulk<'a> {
         matches!(on.plan.version.as_deref(), None | Some("4" | "4.1" | "4.2"))
             && plain("sec", &["sys"])
             && plain("xprtsec", &["none"])
-            && plain("proto", &["tcp", "tcp6"])
+            && on.plan.transport() == Transport::Tcp
     }
 
     /// Gets to know the server, and finds the trash of a share.

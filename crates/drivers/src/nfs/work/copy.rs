@@ -4,15 +4,16 @@
 //! at again, so that nothing is copied but what was seen to be a file.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use orlop_host::Folder;
 use orlop_host::folder::{self, Entry, EntryKind};
 
 use super::Pulse;
+use super::steady::Steady;
 
 /// How much is asked of a server at once, so that it can be seen to go on.
 const AT_ONCE: usize = 16 << 20;
@@ -112,14 +113,7 @@ impl Copy<'_> {
     fn no_folder(&mut self, level: &Level, name: &OsString, entry: &Entry) -> io::Result<bool> {
         let Level { from, to, .. } = level;
         match entry.kind {
-            EntryKind::File if entry.names > 1 && self.linked.contains_key(&entry.inode) => {
-                let first = &self.linked[&entry.inode];
-                let parent = match first.parent().filter(|path| !path.as_os_str().is_empty()) {
-                    None => self.root.again()?,
-                    Some(parent) => self.root.enter(parent)?,
-                };
-                to.add_name(name, &parent, first.file_name().unwrap_or_default())?;
-            }
+            EntryKind::File if self.second_name(to, name, entry)? => {}
             EntryKind::File => {
                 let Some(file) = seen(from.read_seen(name, entry))?.flatten() else {
                     return Ok(false);
@@ -158,32 +152,60 @@ impl Copy<'_> {
         Ok(true)
     }
 
+    /// Gives a file of the copy a second name; `false` if there is none that it could be.
+    fn second_name(&self, to: &Folder, name: &OsString, entry: &Entry) -> io::Result<bool> {
+        match self.linked.get(&entry.inode).filter(|_| entry.names > 1) {
+            Some(first) => add_name(self.root, first, to, name),
+            None => Ok(false),
+        }
+    }
+
     /// By the server itself where it can, which is within one share by version 4.2.
     fn bytes(&self, from: &File, to: &File) -> io::Result<()> {
+        let mut steady = Steady::new(to, self.pulse);
         let mut first = true;
         loop {
             match folder::copy_some(from, to, AT_ONCE) {
-                Ok(0) if first => return self.through_here(from, to),
-                Ok(0) => return Ok(()),
-                Ok(_) => self.pulse.beat(),
-                Err(error) if first && cannot(&error) => return self.through_here(from, to),
+                Ok(0) if first => return through_here(from, steady),
+                // Where the server can't, the kernel may have copied by itself, and writes later.
+                Ok(0) => return steady.finish(),
+                Ok(length) => steady.wrote(length)?,
+                Err(error) if first && cannot(&error) => return through_here(from, steady),
                 Err(error) => return Err(error),
             }
             first = false;
         }
     }
+}
 
-    fn through_here(&self, mut from: &File, mut to: &File) -> io::Result<()> {
-        let mut buffer = vec![0; 1 << 20];
-        loop {
-            match from.read(&mut buffer)? {
-                // A client writes later, and nobody hears what closing a file says of that.
-                0 => return to.sync_data(),
-                length => to.write_all(&buffer[..length])?,
-            }
-            self.pulse.beat();
+fn through_here(mut from: &File, mut to: Steady<'_>) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => return to.finish(),
+            length => to.write_all(&buffer[..length])?,
         }
     }
+}
+
+/// Gives a file, by its path below a folder, a second name elsewhere; `false` if its file system has no
+/// such names, or no more of them.
+pub(super) fn add_name(root: &Folder, first: &Path, to: &Folder, name: &OsStr) -> io::Result<bool> {
+    let parent = match first.parent().filter(|path| !path.as_os_str().is_empty()) {
+        None => root.again()?,
+        Some(parent) => root.enter(parent)?,
+    };
+    match to.add_name(name, &parent, first.file_name().unwrap_or_default()) {
+        Ok(()) => Ok(true),
+        Err(error) if has_no_second_names(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Not every server's file system has second names.
+pub(super) fn has_no_second_names(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, TooManyLinks, Unsupported};
+    matches!(error.kind(), Unsupported | PermissionDenied | TooManyLinks)
 }
 
 /// What was found, if it is still what it was: gone, a link or a file where a folder was, a file where a
@@ -203,7 +225,7 @@ pub(super) fn seen<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// A name at which there was something else each time.
-pub(super) fn restless(path: &std::path::Path) -> io::Error {
+pub(super) fn restless(path: &Path) -> io::Error {
     let told = format!("{} is replaced all the time", path.display());
     io::Error::other(told)
 }

@@ -19,7 +19,7 @@ pub(super) fn create(ground: &Ground<'_>, order: &Create) -> Result<Answer, Fail
     let house = House::make(&share)?;
     let known = house
         .record(&wanted.folder, &wanted.key)
-        .map_err(failed("read of"))?;
+        .map_err(failed("read the record of"))?;
     let difference = known
         .as_ref()
         .and_then(|known| known.difference(order.required, order.limit, wanted));
@@ -32,7 +32,7 @@ pub(super) fn create(ground: &Ground<'_>, order: &Create) -> Result<Answer, Fail
     match (&order.content, there) {
         (None, there) => {
             if known.is_none() {
-                house.write(record).map_err(failed("write of"))?;
+                house.write(record).map_err(failed("write the record of"))?;
             }
             let folder = match there {
                 Some(folder) => folder,

@@ -13,7 +13,7 @@ use tonic::Code;
 use super::attempt::{self, Kind};
 use super::bulk::Bulk;
 use super::house::{House, found, remove_empty_parents};
-use super::remove::{Removal, remove_in_place};
+use super::remove::{self, Removal};
 use super::share::{Ground, Left, Share};
 use super::sight;
 use crate::nfs::failure::Failure;
@@ -39,6 +39,9 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
     let share = ground.open(on)?;
     let failed = |doing: &str| share.failed(&format!("{doing} {folder}"));
     let there = found(share.root.enter(folder.path())).map_err(failed("look for"))?;
+    if there.is_none() {
+        finish(ground, &share, folder).map_err(failed("delete"))?;
+    }
     let house = match (&there, House::find(&share)?) {
         (_, Some(house)) => Some(house),
         // Where there is no room for our own folder nothing is on record, and what goes makes room.
@@ -68,12 +71,18 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
         thrown = attempts.map_err(failed("delete"))?;
     }
     if there.is_none() || !alone || outer.is_some() {
-        if let Some(outer) = outer.filter(|_| alone && there.is_some()) {
-            // It is that volume's as well, and goes with it: the last, as where two have one folder.
-            eprintln!(
-                "folder {folder} of share {} stays: it is in folder {} of volume {:?}",
-                share.export, outer.folder, outer.key
-            );
+        // It goes with the last of those that have it, or with the folder that it is in.
+        let why = match outer {
+            _ if there.is_none() => None,
+            _ if !alone => Some("another volume has it, or had it and was retained".to_owned()),
+            Some(it) => Some(format!(
+                "it is in folder {} of volume {:?}",
+                it.folder, it.key
+            )),
+            None => None,
+        };
+        if let Some(why) = why {
+            eprintln!("folder {folder} of share {} stays: {why}", share.export);
         }
         ground.left.replace(ground.to_delete(thrown));
         return Ok(Answer::Done);
@@ -81,7 +90,14 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
     thrown.extend(match on_delete {
         OnDelete::Retain => None,
         OnDelete::Archive => {
-            archive(&share, house.as_ref(), folder, *remove_archived).map_err(failed("archive"))?
+            let house = house.as_ref();
+            let older = folder.archived(0);
+            // What has that name may be a volume, or hold one, or another one's archive.
+            let nobodys = house.map(|house| house.is_nobodys(&older)).transpose();
+            let replace = *remove_archived
+                && nobodys.map_err(failed("look at the archive of"))? == Some(true)
+                && sight::refuse_in_use(ground, &share, on, &older, shown).is_ok();
+            archive(&share, house, folder, replace).map_err(failed("archive"))?
         }
         OnDelete::Delete => {
             let thrown = throw_away(ground, &share, house.as_ref(), folder);
@@ -94,25 +110,44 @@ pub(super) fn delete(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
     Ok(Answer::Done)
 }
 
-/// Moves a folder to the trash. Where there is no room for that it is removed where it is, however long
-/// its caller has to wait: a share that is full must be emptied somehow.
+/// Moves a folder to the trash. Where there is no room for that it is removed beside its place, however
+/// long its caller has to wait: a share that is full must be emptied somehow.
 fn throw_away(
     ground: &Ground<'_>,
     share: &Share,
     house: Option<&House>,
     folder: &SubDir,
 ) -> io::Result<Option<OsString>> {
-    let parent = match folder.parent() {
-        None => share.root.again()?,
-        Some(parent) => share.root.enter(parent)?,
-    };
+    let parent = parent(share, folder)?;
     match house.map(|house| house.throw_away(&parent, folder.name())) {
         Some(Err(error)) if is_full(&error) => {}
         Some(outcome) => return outcome,
         None => {}
     }
-    ground.pulse.doing(format!("delete {folder} in its place"));
-    remove_in_place(ground.pulse, &parent, folder.name()).map(|()| None)
+    ground
+        .pulse
+        .doing(format!("delete {folder} beside its place"));
+    remove::remove_in_place(ground.pulse, &parent, folder.name()).map(|()| None)
+}
+
+/// Removes what an earlier call began to remove beside its place.
+fn finish(ground: &Ground<'_>, share: &Share, folder: &SubDir) -> io::Result<()> {
+    let Some(parent) = found(parent(share, folder))? else {
+        return Ok(());
+    };
+    if !remove::is_begun(&parent, folder.name())? {
+        return Ok(());
+    }
+    remove::remove_in_place(ground.pulse, &parent, folder.name())?;
+    remove_empty_parents(share, folder)
+}
+
+/// The folder that one is in.
+fn parent(share: &Share, folder: &SubDir) -> io::Result<Folder> {
+    match folder.parent() {
+        None => share.root.again(),
+        Some(parent) => share.root.enter(parent),
+    }
 }
 
 pub(super) fn is_full(error: &io::Error) -> bool {
@@ -127,29 +162,27 @@ fn archive(
     folder: &SubDir,
     replace: bool,
 ) -> io::Result<Option<OsString>> {
-    let from = match folder.parent() {
-        None => share.root.again()?,
-        Some(parent) => share.root.enter(parent)?,
-    };
-    let archived = folder.archived();
+    let from = parent(share, folder)?;
+    let archived = folder.archived(0);
     let to = match archived.parent() {
         None => share.root.again()?,
         Some(parent) => share.root.make(parent, 0o777)?,
     };
+    match house.map(|house| house.note(&archived)) {
+        Some(Err(error)) if !is_full(&error) => return Err(error),
+        _ => {}
+    }
     let thrown = match house.filter(|_| replace) {
         Some(house) => house.throw_away(&to, archived.name())?,
         None => None,
     };
     // An older archive of the same name is somebody's data: the new one gets a number.
     for number in 0..10_000_u32 {
-        let name = match number {
-            0 => archived.name().to_owned(),
-            number => format!("{}-{number}", archived.name()),
-        };
-        if to.look(&name)?.is_some() {
+        let archived = folder.archived(number);
+        if to.look(archived.name())?.is_some() {
             continue;
         }
-        from.rename(folder.name(), &to, &name)?;
+        from.rename(folder.name(), &to, archived.name())?;
         return Ok(thrown);
     }
     Err(io::Error::other("there are too many archives of this name"))

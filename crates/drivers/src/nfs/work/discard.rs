@@ -55,25 +55,53 @@ pub(super) fn discard(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failu
         begin_to_sweep(ground, &share, thrown);
         return Ok(Answer::Done);
     };
+    sight::refuse_in_use(ground, &share, on, folder, shown)?;
+    sight::refuse_holder(&share, house.as_ref(), folder)?;
+    thrown.extend(remove(&share, house, folder, source, &place)?);
+    begin_to_sweep(ground, &share, thrown);
+    Ok(Answer::Done)
+}
+
+/// Throws an archive away that is not whole, so that it can be packed anew.
+pub(super) fn make_way(share: &Share, folder: &SubDir, source: &SubDir) -> Result<(), Failure> {
+    let failed = |doing: &str| share.failed(&format!("{doing} snapshot {folder}"));
+    let snapshot = share
+        .root
+        .enter(folder.path())
+        .map_err(failed("look for"))?;
+    match Place::find(&snapshot, source).map_err(failed("look into"))? {
+        Some(place) => remove(share, House::find(share)?, folder, source, &place).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Removes an archive, and the folders around it, which hold nothing else; what is in the trash then.
+fn remove(
+    share: &Share,
+    house: Option<House>,
+    folder: &SubDir,
+    source: &SubDir,
+    place: &Place,
+) -> Result<Vec<OsString>, Failure> {
+    let failed = |doing: &str| share.failed(&format!("{doing} snapshot {folder}"));
     let free = house.as_ref().map(|house| house.is_alone(folder, ""));
     let free = free.transpose().map_err(failed("look for users of"))?;
     if free == Some(false) {
-        return Err(refused(&share, folder, "it is a volume's"));
+        return Err(refused(share, folder, "it is a volume's"));
     }
     if let Some(other) = &place.other {
         return Err(refused(
-            &share,
+            share,
             folder,
             &format!("it holds {other:?} besides"),
         ));
     }
-    sight::refuse_in_use(ground, &share, on, folder, shown)?;
-    sight::refuse_holder(&share, house.as_ref(), folder)?;
-    let house = match house.map_or_else(|| House::make(&share), Ok) {
+    let house = match house.map_or_else(|| House::make(share), Ok) {
         Ok(house) => Some(house),
         Err(failure) if failure.code() == Code::ResourceExhausted => None,
         Err(failure) => return Err(failure),
     };
+    let mut thrown = Vec::new();
     for name in &place.archives {
         let moved = house
             .as_ref()
@@ -87,9 +115,8 @@ pub(super) fn discard(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failu
             }
         }
     }
-    tidy(&share, folder, source).map_err(failed("tidy up after"))?;
-    begin_to_sweep(ground, &share, thrown);
-    Ok(Answer::Done)
+    tidy(share, folder, source).map_err(failed("tidy up after"))?;
+    Ok(thrown)
 }
 
 /// Where an archive is.

@@ -12,7 +12,7 @@ use super::create::{MODE, permit};
 use super::house::{House, found};
 use super::share::{Ground, Share};
 use super::source::{Source, enter, missing};
-use super::{archive, copy};
+use super::{archive, copy, sight};
 use crate::nfs::failure::Failure;
 use crate::nfs::order::{Content, Create, Mounting};
 use crate::nfs::record::{Placing, Record};
@@ -36,7 +36,7 @@ pub(super) fn fill(
     }
     // What says otherwise is wrong: cut short, or of a folder that has gone since.
     house.forget_record(wanted).map_err(failed("forget"))?;
-    free(share, house, wanted)?;
+    free(ground, share, house, order)?;
     let mut attempt = from_source(ground, share, house, content, order)?;
     permit(attempt.folder(), order.permissions);
     let looks = attempt.folder().itself().map_err(failed("look at"))?;
@@ -47,16 +47,27 @@ pub(super) fn fill(
         }),
         ..wanted.clone()
     };
-    free(share, house, wanted)?;
+    if let Err(refused) = free(ground, share, house, order) {
+        // It may be this very volume: another controller was quicker.
+        let standing = house.record_anew(&wanted.folder, &wanted.key);
+        return match standing.map_err(failed("read the record of"))? {
+            Some(standing) if place(share, house, &standing)? => Ok(()),
+            _ => Err(refused),
+        };
+    }
     attempt.expose();
-    let claimed = house.claim(&record).map_err(failed("write of"))?;
+    let claimed = house
+        .claim(&record)
+        .map_err(failed("write the record of"))?;
     let own = |it: &Record| it.placing == record.placing;
     let standing = match claimed {
         true => None,
         false => {
             let standing = house.record(&wanted.folder, &wanted.key);
             // A client may ask once more for what a server has done already.
-            standing.map_err(failed("read of"))?.filter(|it| !own(it))
+            standing
+                .map_err(failed("read the record of"))?
+                .filter(|it| !own(it))
         }
     };
     if let Some(standing) = standing {
@@ -65,18 +76,14 @@ pub(super) fn fill(
             false => Err(elsewhere(share, wanted)),
         };
     }
-    match place(share, house, &record) {
-        Ok(true) => {
+    // Where this fails, the record stays: the folder may be in its place already, and only by its record
+    // does the next call know that it is whole. One that names nothing is forgotten then.
+    match place(share, house, &record)? {
+        true => {
             attempt.settle();
             Ok(())
         }
-        outcome => {
-            // The attempt goes now, and without it the record is as good as none.
-            if let Err(error) = house.forget_record(wanted) {
-                eprintln!("the record of {} stays: {error}", wanted.folder);
-            }
-            Err(outcome.err().unwrap_or_else(|| elsewhere(share, wanted)))
-        }
+        false => Err(elsewhere(share, wanted)),
     }
 }
 
@@ -88,8 +95,10 @@ fn elsewhere(share: &Share, wanted: &Record) -> Failure {
     Failure::new(Code::Aborted, told)
 }
 
-/// Whether nobody has the folder, not even an empty one: a pod may show it.
-fn free(share: &Share, house: &House, wanted: &Record) -> Result<(), Failure> {
+/// Refuses a folder that somebody has, even an empty one if a pod may show it. One that nobody is known to
+/// have is what was left of another try, by the original for one.
+fn free(ground: &Ground<'_>, share: &Share, house: &House, order: &Create) -> Result<(), Failure> {
+    let wanted = &order.record;
     let failed = |doing: &str| share.failed(&format!("{doing} {}", wanted.folder));
     let told = |why: &str| {
         let told = format!(
@@ -104,10 +113,11 @@ fn free(share: &Share, house: &House, wanted: &Record) -> Result<(), Failure> {
     }
     let there = found(share.root.enter(wanted.folder.path())).map_err(failed("look for"))?;
     match there {
-        Some(folder) if !folder.names().map_err(failed("look into"))?.is_empty() => {
-            told("is there and not empty")
+        None => Ok(()),
+        Some(folder) if folder.names().map_err(failed("look into"))?.is_empty() => {
+            sight::refuse_in_use(ground, share, &order.on, &wanted.folder, &order.shown)
         }
-        _ => Ok(()),
+        Some(_) => told("is there and not empty"),
     }
 }
 
@@ -145,7 +155,9 @@ fn place(share: &Share, house: &House, record: &Record) -> Result<bool, Failure>
         placing: None,
         ..record.clone()
     };
-    house.write(&complete).map_err(failed("write of"))?;
+    house
+        .write(&complete)
+        .map_err(failed("write the record of"))?;
     Ok(true)
 }
 

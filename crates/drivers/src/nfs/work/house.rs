@@ -14,6 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use orlop_host::Folder;
 use uuid::Uuid;
 
+use super::copy::has_no_second_names;
 use super::share::Share;
 use crate::nfs::HOUSE;
 use crate::nfs::failure::Failure;
@@ -64,7 +65,22 @@ impl House {
 
     /// What is written down about a volume.
     pub(super) fn record(&self, folder: &SubDir, key: &str) -> io::Result<Option<Record>> {
-        let Some(users) = self.users(folder)? else {
+        self.record_among(self.users(folder)?, folder, key)
+    }
+
+    /// The same, as the server has it at this moment.
+    pub(super) fn record_anew(&self, folder: &SubDir, key: &str) -> io::Result<Option<Record>> {
+        let users = format!("volumes/{}", digest(folder.as_str()));
+        self.record_among(found(self.0.enter_anew(users))?, folder, key)
+    }
+
+    fn record_among(
+        &self,
+        users: Option<Folder>,
+        folder: &SubDir,
+        key: &str,
+    ) -> io::Result<Option<Record>> {
+        let Some(users) = users else {
             return Ok(None);
         };
         let Some(file) = found(users.read(file_name(key)))? else {
@@ -93,7 +109,6 @@ impl House {
             match users.add_name(&name, making, new) {
                 Ok(()) => Ok(true),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-                // Not every server's file system has second names.
                 Err(error) if has_no_second_names(&error) => match users.look(&name)? {
                     Some(_) => Ok(false),
                     None => making.rename(new, users, &name).map(|()| true),
@@ -146,6 +161,11 @@ impl House {
         Ok(!users.names()?.iter().any(other))
     }
 
+    /// Whether no volume has a folder, and nothing of others is known to be in it.
+    pub(super) fn is_nobodys(&self, folder: &SubDir) -> io::Result<bool> {
+        Ok(self.is_alone(folder, "")? && self.notes(folder)?.is_empty())
+    }
+
     /// Forgets a volume. `true` if no other one uses its folder.
     pub(super) fn forget(&self, folder: &SubDir, key: &str) -> io::Result<bool> {
         let Some(users) = self.users(folder)? else {
@@ -194,11 +214,6 @@ impl House {
 
 fn file_name(key: &str) -> OsString {
     format!("{}.json", digest(key)).into()
-}
-
-fn has_no_second_names(error: &io::Error) -> bool {
-    use io::ErrorKind::{PermissionDenied, TooManyLinks, Unsupported};
-    matches!(error.kind(), Unsupported | PermissionDenied | TooManyLinks)
 }
 
 /// What is missing is no error.

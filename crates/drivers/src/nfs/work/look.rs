@@ -46,7 +46,9 @@ fn seen(share: &Share, key: &str, folder: &SubDir) -> Result<Option<Seen>, Failu
     let all = share.root.usage().map_err(failed("measure"))?.total_bytes;
     let record = match House::find(share)? {
         None => None,
-        Some(house) => house.record(folder, key).map_err(failed("read of"))?,
+        Some(house) => house
+            .record(folder, key)
+            .map_err(failed("read the record of"))?,
     };
     Ok(Some(Seen {
         record,
@@ -88,7 +90,7 @@ pub(super) fn expand(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failur
         };
         house
             .write(&grown)
-            .map_err(share.failed(&format!("write of {folder}")))?;
+            .map_err(share.failed(&format!("write the record of {folder}")))?;
     }
     Ok(Answer::Volume {
         capacity_bytes,

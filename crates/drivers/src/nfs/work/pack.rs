@@ -6,9 +6,11 @@ use orlop_host::Folder;
 use orlop_host::folder::EntryKind;
 use tonic::Code;
 
+use super::Pulse;
 use super::archive::{self, Packed};
 use super::attempt::{Attempt, Kind};
 use super::create::MODE;
+use super::discard;
 use super::house::{House, found};
 use super::share::{Ground, Share};
 use super::source::Source;
@@ -34,14 +36,30 @@ pub(super) fn pack(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failure>
     };
     let target = ground.open(to)?;
     let known = House::find(&target)?;
-    let look = |folder, is_aside| look(&target, known.as_ref(), folder, archive, is_aside);
-    let is_aside = match (look(folder, false)?, look(aside, true)?) {
-        (Standing::Made(answer), _) | (_, Standing::Made(answer)) => return Ok(answer),
-        (Standing::Nothing, _) => false,
-        (Standing::Volume, Standing::Nothing) => true,
-        (Standing::Volume, Standing::Volume) => return Err(taken(&target, aside)),
+    let look = |folder, is_aside| {
+        let (house, pulse) = (known.as_ref(), ground.pulse);
+        look(&target, house, folder, archive, is_aside, pulse)
     };
-    let folder = if is_aside { aside } else { folder };
+    let standing = look(folder, false)?;
+    let is_aside = matches!(standing, Standing::Volume);
+    let (folder, standing) = match standing {
+        Standing::Made(answer) => return Ok(answer),
+        Standing::Volume => (aside, look(aside, true)?),
+        // One that went aside stays there, also when the volume has gone that had its name.
+        free => match look(aside, true)? {
+            Standing::Made(answer) => return Ok(answer),
+            _ => (folder, free),
+        },
+    };
+    match standing {
+        Standing::Made(answer) => return Ok(answer),
+        Standing::Volume => return Err(taken(&target, folder)),
+        Standing::Short => {
+            eprintln!("the archive of snapshot {folder} is cut short, and packed anew");
+            discard::make_way(&target, folder, archive)?;
+        }
+        Standing::Nothing => {}
+    }
     let failed = |doing: &str| target.failed(&format!("{doing} {folder}"));
     let packed = match compress {
         true => Packed::Gzip,
@@ -76,7 +94,9 @@ pub(super) fn pack(ground: &Ground<'_>, order: &Work) -> Result<Answer, Failure>
         Ok(()) => answer(&file, is_aside).map_err(failed("measure")),
         Err(error) if is_occupied(&error) => match look(folder, is_aside)? {
             Standing::Made(answer) => Ok(answer),
-            Standing::Nothing | Standing::Volume => Err(failed("put in its place")(error)),
+            Standing::Nothing | Standing::Short | Standing::Volume => {
+                Err(failed("put in its place")(error))
+            }
         },
         Err(error) => Err(failed("put in its place")(error)),
     }
@@ -87,6 +107,8 @@ enum Standing {
     Nothing,
     /// The snapshot.
     Made(Answer),
+    /// What the original could not finish.
+    Short,
     /// A volume's folder: people give both one name.
     Volume,
 }
@@ -99,21 +121,31 @@ fn look(
     folder: &SubDir,
     source: &SubDir,
     is_aside: bool,
+    pulse: &Pulse<'_>,
 ) -> Result<Standing, Failure> {
     let failed = |doing: &str| target.failed(&format!("{doing} {folder}"));
     let there = found(target.root.enter(folder.path())).map_err(failed("look for"))?;
     let Some(there) = there else {
         return Ok(Standing::Nothing);
     };
-    if let Some((file, _)) = archive::open(&there, source).map_err(failed("look into"))? {
-        let answer = answer(&file, is_aside).map_err(failed("measure"))?;
-        return Ok(Standing::Made(answer));
+    let opened = archive::open(&there, source).map_err(failed("look into"))?;
+    if let Some((file, packed)) = &opened {
+        pulse.doing(format!("read the archive of {folder}"));
+        if archive::is_whole(file, *packed, pulse).map_err(failed("read the archive of"))? {
+            let answer = answer(file, is_aside).map_err(failed("measure"))?;
+            return Ok(Standing::Made(answer));
+        }
     }
     let free = house.map(|house| house.is_alone(folder, "")).transpose();
     let is_volume = free.map_err(failed("look for users of"))? == Some(false);
-    match is_volume || !holds_an_archive(there).map_err(failed("look into"))? {
-        true => Ok(Standing::Volume),
-        false => Err(taken(target, folder)),
+    if is_volume {
+        Ok(Standing::Volume)
+    } else if opened.is_some() {
+        Ok(Standing::Short)
+    } else if holds_an_archive(there).map_err(failed("look into"))? {
+        Err(taken(target, folder))
+    } else {
+        Ok(Standing::Volume)
     }
 }
 

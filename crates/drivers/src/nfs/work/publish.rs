@@ -23,11 +23,15 @@ pub(super) fn publish(ground: &Ground<'_>, order: &Publish) -> Result<Answer, Fa
     let share = ground.open(&order.on)?;
     let folder = match &order.folder {
         None => share.root.again().map_err(share.failed("open the root"))?,
-        // A server may have a file system of its own for a volume.
-        Some(folder) => match share.root.enter_across_mounts(folder.path()) {
+        // A server may have a file system of its own for a volume, or map root to somebody who may not read
+        // it, while pods may.
+        Some(folder) => match share.root.hold_across_mounts(folder.path()) {
             Ok(held) => held,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let told = format!("there is no folder {folder} in share {}", share.export);
+                let told = format!(
+                    "there is no folder {folder} in share {}; make it, or mend the volume's subDir",
+                    share.export
+                );
                 return Err(Failure::not_found(told));
             }
             Err(error) => return Err(share.failed(&format!("open {folder}"))(error)),

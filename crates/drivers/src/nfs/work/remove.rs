@@ -13,6 +13,8 @@ use orlop_host::Folder;
 use orlop_host::folder::EntryKind;
 
 use super::Pulse;
+use super::delete::is_full;
+use crate::nfs::record::digest;
 
 /// How many threads remove beside the first: as many as a server has by default.
 const HELP: usize = 15;
@@ -162,8 +164,33 @@ impl<'a> Removal<'a> {
     }
 }
 
-/// Removes a folder where it is, without any room of our own: what is too deep in it comes to its top.
+/// What a folder is called beside its place while it is removed there.
+fn hidden(name: &str) -> String {
+    format!(".orlop-gone-{}", digest(name))
+}
+
+/// Whether a removal beside a folder's place was begun, and nobody came to the end of it.
+pub(super) fn is_begun(parent: &Folder, name: &str) -> io::Result<bool> {
+    Ok(parent.look(hidden(name))?.is_some())
+}
+
+/// Removes a folder without any room of our own. It leaves its name first: whoever just copies it must
+/// not take what is left of it for all of it.
 pub(super) fn remove_in_place(pulse: &Pulse<'_>, parent: &Folder, name: &str) -> io::Result<()> {
+    let hidden = hidden(name);
+    // What an attempt before this one has left.
+    remove_here(pulse, parent, &hidden)?;
+    match parent.rename(name, parent, &hidden) {
+        Ok(()) => remove_here(pulse, parent, &hidden),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // The folder that it is in may have no room for another name.
+        Err(error) if is_full(&error) => remove_here(pulse, parent, name),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes a folder where it is: what is too deep in it comes to its top.
+fn remove_here(pulse: &Pulse<'_>, parent: &Folder, name: &str) -> io::Result<()> {
     let top = match parent.enter(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         held => held?,

@@ -16,15 +16,19 @@ use orlop_host::mount_space::{self, MountSpace};
 use orlop_host::{Folder, Restrictions};
 use tonic::Code;
 
-use super::Pulse;
+use super::{Pulse, statd};
 use crate::nfs::diagnosis;
 use crate::nfs::export::Export;
 use crate::nfs::failure::Failure;
+use crate::nfs::options::{MountPlan, Transport};
 use crate::nfs::order::{Mounting, Order, Work};
 
 /// How long a server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(8);
 const PORT: u16 = 2049;
+
+/// The same for one that has just answered at another port.
+const NEAR: Duration = Duration::from_secs(2);
 
 /// The share that a worker has mounted, from one order to the next.
 #[derive(Default)]
@@ -69,6 +73,7 @@ pub(super) enum Left {
 /// A share that can be worked on.
 pub(super) struct Share {
     pub(super) export: Export,
+    /// Held, and not open: we may not be allowed to read it.
     pub(super) root: Folder,
 }
 
@@ -140,7 +145,7 @@ impl<'a> Ground<'a> {
             },
             Some(folder) => {
                 let path = folder.join(&on.export.server).join(&on.export.share);
-                Folder::open(&path).map_err(|error| diagnosis::work(&on.export, "look", &error))?
+                Folder::hold(&path).map_err(|error| diagnosis::work(&on.export, "look", &error))?
             }
         };
         self.pulse.reached();
@@ -211,10 +216,7 @@ impl<'a> Ground<'a> {
 
     /// Sees whether the server accepts connections: the kernel's client would try for minutes.
     fn greet(&self, on: &Mounting, address: SocketAddr) -> Result<(), Failure> {
-        if matches!(
-            on.plan.value("proto"),
-            Some("udp" | "udp6" | "rdma" | "rdma6")
-        ) {
+        if on.plan.transport() != Transport::Tcp {
             return Ok(());
         }
         self.pulse
@@ -228,7 +230,8 @@ impl<'a> Ground<'a> {
         let Mounting { export, plan } = on;
         self.greet(on, address)?;
         let versions = plan.versions();
-        for (index, version) in versions.iter().enumerate() {
+        let (mut left, mut first) = (&versions[..], None);
+        while let [version, rest @ ..] = left {
             self.pulse
                 .doing(format!("mount {} by version {version}", export.path()));
             let text = |key: &str, value: String| FsOption {
@@ -253,20 +256,28 @@ impl<'a> Ground<'a> {
                 Failure::new(Code::Internal, told)
             };
             let point = Folder::open(&self.order.working_dir).map_err(place)?;
-            match mount::mount(&new, &point) {
-                Ok(()) => {
-                    let root = Folder::open(&self.order.working_dir);
-                    return root.map_err(|error| diagnosis::work(export, "look", &error));
-                }
-                Err(error)
-                    if versions
-                        .get(index + 1)
-                        .is_some_and(|next| diagnosis::is_worth(next, plan, &error)) => {}
-                Err(error) => return Err(diagnosis::mount(export, plan, version, &error)),
+            let Err(error) = mount::mount(&new, &point) else {
+                let root = Folder::hold(&self.order.working_dir);
+                return root.map_err(|error| diagnosis::work(export, "look", &error));
+            };
+            let failure = first.unwrap_or_else(|| diagnosis::mount(export, plan, version, &error));
+            left = diagnosis::worth_trying(rest, plan, &error);
+            let is_version = diagnosis::is_version(&error);
+            if left.is_empty() || !(is_version || is_told_of_the_rest(plan, address)) {
+                return Err(failure);
             }
+            // What is tried besides only says that it is none.
+            first = (!is_version).then_some(failure);
         }
         Err(Failure::new(Code::Internal, "there is no version to try"))
     }
+}
+
+/// Whether a server tells what version 3 needs to know besides. Where a firewall is before that, the
+/// kernel's client would wait for minutes.
+fn is_told_of_the_rest(plan: &MountPlan, address: SocketAddr) -> bool {
+    let rpcbind = SocketAddr::new(address.ip(), statd::RPCBIND.port());
+    plan.value("mountport").is_some() || TcpStream::connect_timeout(&rpcbind, NEAR).is_ok()
 }
 
 /// What a worker's own mount is kept from. A pod's is made of the worker's, and has what its volume's
@@ -290,7 +301,6 @@ fn leave() -> io::Result<MountSpace> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nfs::options::MountPlan;
     use crate::nfs::order::Publish;
 
     #[test]

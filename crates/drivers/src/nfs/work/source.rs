@@ -35,7 +35,9 @@ impl<'a> Source<'a> {
         outcome: io::Result<T>,
         failed: impl Fn(io::Error) -> Failure,
     ) -> Result<T, Failure> {
-        let still = enter(self.share, self.path, "volume")?;
+        // By what the server says now: the client may remember the name for longer than it is there.
+        let still = self.share.root.enter_anew(self.path.path());
+        let still = entered(self.share, self.path, "volume", still)?;
         let looks = still
             .itself()
             .map_err(self::failed(self.share, self.path))?;
@@ -51,7 +53,17 @@ fn failed(share: &Share, path: &SubDir) -> impl Fn(io::Error) -> Failure + use<>
 }
 
 pub(super) fn enter(share: &Share, folder: &SubDir, what: &str) -> Result<Folder, Failure> {
-    match share.root.enter(folder.path()) {
+    let held = share.root.enter(folder.path());
+    entered(share, folder, what, held)
+}
+
+fn entered(
+    share: &Share,
+    folder: &SubDir,
+    what: &str,
+    held: io::Result<Folder>,
+) -> Result<Folder, Failure> {
+    match held {
         Ok(held) => Ok(held),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(missing(share, folder, what)),
         Err(error) => Err(share.failed(&format!("open {what} {folder}"))(error)),

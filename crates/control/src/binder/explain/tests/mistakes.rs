@@ -61,7 +61,21 @@ fn a_volume_of_an_earlier_claim_of_the_same_name_is_not_told_to_belong_to_the_cl
     );
     assert!(said(&owner, ReclaimPolicy::Delete).ends_with("so it will be deleted."));
     assert!(said(&owner, ReclaimPolicy::Recycle).ends_with("scrubbed and offered again."));
-    assert_eq!(said("ns/other", ReclaimPolicy::Retain), "ns/other.");
+    assert_eq!(
+        said("ns/other", ReclaimPolicy::Retain),
+        "the claim ns/other that is gone; remove the volume's spec.claimRef to offer it again."
+    );
+    let (_, taken) = bound("other", "vol");
+    let survey = Survey {
+        named: Some(Arc::new(taken)),
+        ..Survey::default()
+    };
+    let because = Because::Taken {
+        volume: "vol".into(),
+        owner: "ns/other".into(),
+    };
+    let (_, message) = told(&claim, &because, &survey);
+    assert!(message.ends_with("It belongs to ns/other."), "{message}");
 }
 
 #[test]
@@ -119,4 +133,30 @@ fn a_misspelt_volume_is_met_with_the_one_that_was_meant() {
     let (_, message) = told(&claim, &Because::NoSuchVolume, &survey);
     assert!(message.starts_with("volume \"vlo\" not found"), "{message}");
     assert!(message.ends_with("; did you mean \"vol\"?"), "{message}");
+}
+
+#[test]
+fn a_misspelt_provisioner_is_told_which_drivers_there_are() {
+    let said = |drivers: &[&str]| {
+        let survey = Survey {
+            drivers: drivers.iter().map(ToString::to_string).collect(),
+            ..Survey::default()
+        };
+        let because = Because::Provisioning("loacl.csi.example".into());
+        let (_, message) = told(&a_claim("data", "fast"), &because, &survey);
+        let (_, more) = message.split_once("correctly registered.").unwrap();
+        more.to_owned()
+    };
+    let none = " No CSIDriver of that name is registered";
+    assert_eq!(
+        said(&["local.csi.example", "nfs.csi.example"]),
+        format!("{none}; did you mean \"local.csi.example\"?")
+    );
+    assert_eq!(
+        said(&["ebs.example"]),
+        format!("{none}; there are \"ebs.example\"")
+    );
+    // It may be no CSI driver at all.
+    assert_eq!(said(&[]), "");
+    assert_eq!(said(&["loacl.csi.example"]), "");
 }

@@ -15,6 +15,7 @@ use tar::{EntryType, Header};
 
 use super::super::Pulse;
 use super::super::copy::{DEEPEST, LOOKS, restless, seen, too_deep};
+use super::super::steady::Steady;
 use super::{LONGEST_PATH, Packed, SAME_AS};
 
 /// How long a link's target may be in a header itself.
@@ -27,7 +28,7 @@ pub(in crate::nfs::work) fn pack(
     packed: Packed,
     pulse: &Pulse<'_>,
 ) -> io::Result<()> {
-    let out = io::BufWriter::with_capacity(1 << 20, to);
+    let out = io::BufWriter::with_capacity(1 << 20, Steady::new(to, pulse));
     match packed {
         Packed::Plain => write(from, out, pulse)?.flush(),
         Packed::Gzip => {
@@ -88,9 +89,7 @@ struct Level {
 
 impl Level {
     fn begin(from: Folder) -> io::Result<Self> {
-        let mut names = seen(from.names())?.unwrap_or_default();
-        names.sort_unstable();
-        let names = names.into_iter();
+        let names = seen(from.names())?.unwrap_or_default().into_iter();
         Ok(Self { from, names })
     }
 }

@@ -290,6 +290,18 @@ fn an_archive_without_its_end_is_refused() {
         (Packed::Plain, whole.clone(), Vec::new()),
         (Packed::Gzip, gzip(&whole), gzip(&whole[..2048])),
         (Packed::Gzip, gzip(&whole), gzip(&[])),
+        // Its last bytes are the checksum, and how much there is.
+        (Packed::Gzip, gzip(&whole), {
+            let mut short = gzip(&whole);
+            short.truncate(short.len() - 8);
+            short
+        }),
+        (Packed::Gzip, gzip(&whole), {
+            let mut other = gzip(&whole);
+            let at = other.len() - 8;
+            other[at] ^= 1;
+            other
+        }),
     ] {
         let (to, other) = (dir.path().join("to"), dir.path().join("other"));
         outcome_of(&whole_one, packed, &to).unwrap();

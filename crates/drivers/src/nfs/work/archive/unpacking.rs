@@ -10,11 +10,12 @@ use std::rc::Rc;
 
 use flate2::read::MultiGzDecoder;
 use orlop_host::Folder;
-use orlop_host::folder::{self, Entry, EntryKind};
+use orlop_host::folder::{self, EntryKind};
 use tar::{EntryType, Header};
 
 use super::super::Pulse;
-use super::super::copy::{dress, tolerate};
+use super::super::copy::{add_name, dress, tolerate};
+use super::super::steady::Steady;
 use super::{LONGEST_PATH, Packed, SAME_AS};
 
 /// The most that is read for one entry before its content: a path and a link's target, written twice.
@@ -27,45 +28,71 @@ pub(in crate::nfs::work) fn unpack(
     to: &Folder,
     pulse: &Pulse<'_>,
 ) -> io::Result<()> {
-    let archive = io::BufReader::with_capacity(1 << 20, archive);
-    match packed {
-        Packed::Plain => read(archive, to, pulse),
-        Packed::Gzip => read(MultiGzDecoder::new(archive), to, pulse),
-    }
-}
-
-fn read(archive: impl Read, to: &Folder, pulse: &Pulse<'_>) -> io::Result<()> {
-    let meter = Rc::new(Meter::default());
-    let mut archive = tar::Archive::new(Metered {
-        archive,
-        meter: Rc::clone(&meter),
-    });
     let mut unpacking = Unpacking {
         to,
         pulse,
         folders: Vec::new(),
         last: None,
     };
+    read(archive, packed, pulse, |entry| unpacking.entry(entry))?;
+    unpacking.dress()
+}
+
+/// Reads an archive to its end.
+pub(super) fn check(archive: File, packed: Packed, pulse: &Pulse<'_>) -> io::Result<()> {
+    read(archive, packed, pulse, |_| {
+        pulse.file();
+        Ok(())
+    })
+}
+
+type Entry<'a> = tar::Entry<'a, Metered<Box<dyn Read>>>;
+
+fn read(
+    archive: File,
+    packed: Packed,
+    pulse: &Pulse<'_>,
+    mut each: impl FnMut(&mut Entry<'_>) -> io::Result<()>,
+) -> io::Result<()> {
+    let archive = io::BufReader::with_capacity(1 << 20, archive);
+    let archive: Box<dyn Read> = match packed {
+        Packed::Plain => Box::new(archive),
+        Packed::Gzip => Box::new(MultiGzDecoder::new(archive)),
+    };
+    let meter = Rc::new(Meter::default());
+    let mut archive = tar::Archive::new(Metered {
+        archive,
+        meter: Rc::clone(&meter),
+    });
     let mut entries = archive.entries()?;
     loop {
         meter.left.set(Some(HEADERS));
         let Some(entry) = entries.next() else { break };
         meter.left.set(None);
         let mut entry = entry?;
-        unpacking.entry(&mut entry)?;
+        each(&mut entry)?;
         // To its end, so that what comes next is the next header.
-        let mut rest = vec![0; 64 << 10];
-        while entry.read(&mut rest)? > 0 {
-            pulse.beat();
-        }
+        drain(&mut entry, pulse)?;
     }
+    meter.left.set(None);
     if meter.ended.get() {
         return Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
             "the archive is cut short",
         ));
     }
-    unpacking.dress()
+    // A checksum of all that was packed comes after the end of what was.
+    drop(entries);
+    drain(&mut archive.into_inner(), pulse)
+}
+
+/// Reads on to the end.
+fn drain(from: &mut impl Read, pulse: &Pulse<'_>) -> io::Result<()> {
+    let mut rest = vec![0; 64 << 10];
+    while from.read(&mut rest)? > 0 {
+        pulse.beat();
+    }
+    Ok(())
 }
 
 /// What is known of an archive that is being read.
@@ -104,7 +131,7 @@ struct Unpacking<'a> {
     to: &'a Folder,
     pulse: &'a Pulse<'a>,
     /// A folder is dressed last: its time changes, and it may not be writable, or ours, any more.
-    folders: Vec<(PathBuf, Entry)>,
+    folders: Vec<(PathBuf, folder::Entry)>,
     /// Where the last entry went, which is where the next one goes mostly.
     last: Option<(PathBuf, Folder)>,
 }
@@ -117,7 +144,7 @@ struct More {
 }
 
 impl Unpacking<'_> {
-    fn entry<R: Read>(&mut self, entry: &mut tar::Entry<'_, R>) -> io::Result<()> {
+    fn entry(&mut self, entry: &mut Entry<'_>) -> io::Result<()> {
         self.pulse.file();
         let kind = entry.header().entry_type();
         if kind == EntryType::XGlobalHeader {
@@ -140,23 +167,10 @@ impl Unpacking<'_> {
         let held = self.folder(parent.unwrap_or(Path::new("")))?;
         match kind {
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                if let Some(first) = more.same_as {
-                    return self.same(&path, &held, &first);
+                match more.same_as {
+                    Some(first) if self.same(&path, &held, &first)? => {}
+                    _ => self.file(entry, &held, name, &looks)?,
                 }
-                // A later entry of the same name counts.
-                held.remove_file(name)?;
-                let mut file = held.create(name, 0o600)?;
-                let mut buffer = vec![0; 256 << 10];
-                loop {
-                    match entry.read(&mut buffer)? {
-                        0 => break,
-                        length => file.write_all(&buffer[..length])?,
-                    }
-                    self.pulse.beat();
-                }
-                // A client writes later, and nobody hears what closing a file says of that.
-                file.sync_data()?;
-                tolerate(folder::dress(&file, &looks))?;
             }
             EntryType::Symlink => {
                 let target = entry
@@ -171,7 +185,12 @@ impl Unpacking<'_> {
                 let target = entry
                     .link_name()?
                     .ok_or_else(|| strange("a link to nowhere"))?;
-                self.same(&path, &held, &below(&target)?)?;
+                let first = below(&target)?;
+                if !self.same(&path, &held, &first)? {
+                    // It is written in full only at its first name.
+                    let mut file = self.first(&first)?;
+                    self.file(&mut file, &held, name, &looks)?;
+                }
             }
             EntryType::Fifo => {
                 held.remove_file(name)?;
@@ -198,22 +217,49 @@ impl Unpacking<'_> {
         Ok(held)
     }
 
-    /// Gives what an earlier entry made a second name.
-    fn same(&self, path: &Path, held: &Folder, first: &Path) -> io::Result<()> {
-        let (Some(name), Some(old)) = (path.file_name(), first.file_name()) else {
+    /// Writes a file. A later entry of the same name counts.
+    fn file(
+        &self,
+        from: &mut impl Read,
+        held: &Folder,
+        name: &OsStr,
+        looks: &folder::Entry,
+    ) -> io::Result<()> {
+        held.remove_file(name)?;
+        let file = held.create(name, 0o600)?;
+        let mut steady = Steady::new(&file, self.pulse);
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match from.read(&mut buffer)? {
+                0 => break,
+                length => steady.write_all(&buffer[..length])?,
+            }
+        }
+        steady.finish()?;
+        tolerate(folder::dress(&file, looks))
+    }
+
+    /// Gives what an earlier entry made a second name; `false` where there are none.
+    fn same(&self, path: &Path, held: &Folder, first: &Path) -> io::Result<bool> {
+        let (Some(name), Some(_)) = (path.file_name(), first.file_name()) else {
             return Err(strange("a second name of nothing"));
         };
-        let parent = first.parent().filter(|path| !path.as_os_str().is_empty());
-        let from = match parent {
+        // Its own name is none to be removed.
+        if path == first {
+            return Ok(true);
+        }
+        held.remove_file(name)?;
+        add_name(self.to, first, held, name)
+    }
+
+    /// What an earlier entry made.
+    fn first(&self, path: &Path) -> io::Result<File> {
+        let parent = path.parent().filter(|path| !path.as_os_str().is_empty());
+        let held = match parent {
             None => self.to.again()?,
             Some(parent) => self.to.enter(parent)?,
         };
-        // Its own name is none to be removed.
-        if path != first {
-            held.remove_file(name)?;
-            held.add_name(name, &from, old)?;
-        }
-        Ok(())
+        held.read(path.file_name().unwrap_or_default())
     }
 
     fn dress(&self) -> io::Result<()> {
@@ -228,7 +274,7 @@ impl Unpacking<'_> {
     }
 }
 
-fn more<R: Read>(entry: &mut tar::Entry<'_, R>) -> io::Result<More> {
+fn more(entry: &mut Entry<'_>) -> io::Result<More> {
     let mut more = More::default();
     let Some(records) = entry.pax_extensions()? else {
         return Ok(more);
@@ -263,9 +309,9 @@ fn exact(text: &str) -> Option<(i64, u32)> {
     }
 }
 
-fn clothes(header: &Header) -> io::Result<Entry> {
+fn clothes(header: &Header) -> io::Result<folder::Entry> {
     let number = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
-    Ok(Entry {
+    Ok(folder::Entry {
         kind: EntryKind::Other,
         mode: header.mode()? & 0o7777,
         uid: number(header.uid()?),

@@ -1,9 +1,10 @@
 //! Volumes whose folders are in folders of others.
 //!
 //! Most folders are in none, and to read all records for each deletion would take long in a share with
-//! thousands. So a folder that is in another one is noted under each that it is in; a note is only a
-//! hint, and what is on record counts.
+//! thousands. So a folder that is in another one is noted under each that it is in, and so is an archive,
+//! of which there is no record; a note is only a hint, and what is on record counts.
 
+use std::ffi::OsString;
 use std::io::{self, Read};
 
 use super::{House, LONGEST, found};
@@ -19,7 +20,7 @@ fn around(folder: &SubDir) -> impl Iterator<Item = &str> {
 
 impl House {
     /// Notes what a folder is in. Before its record is written: a note too many does no harm.
-    pub(super) fn note(&self, folder: &SubDir) -> io::Result<()> {
+    pub(in crate::nfs::work) fn note(&self, folder: &SubDir) -> io::Result<()> {
         for outer in around(folder) {
             let note = format!("nested/{}/{}", digest(outer), digest(folder.as_str()));
             self.0.make(note, 0o700)?;
@@ -47,15 +48,19 @@ impl House {
         Ok(())
     }
 
+    /// The digests of what is noted to be in a folder.
+    pub(super) fn notes(&self, folder: &SubDir) -> io::Result<Vec<OsString>> {
+        let notes = found(self.0.enter(format!("nested/{}", digest(folder.as_str()))))?;
+        notes.map_or_else(|| Ok(Vec::new()), |notes| notes.names())
+    }
+
     /// A volume whose folder is in this one, and there.
     pub(in crate::nfs::work) fn inner(
         &self,
         share: &Share,
         folder: &SubDir,
     ) -> io::Result<Option<Record>> {
-        let notes = found(self.0.enter(format!("nested/{}", digest(folder.as_str()))))?;
-        let names = notes.map_or_else(|| Ok(Vec::new()), |notes| notes.names())?;
-        for name in names {
+        for name in self.notes(folder)? {
             for record in self.on_record(&name.to_string_lossy())? {
                 let below = record.folder.path().starts_with(folder.path());
                 if below && found(share.root.enter(record.folder.path()))?.is_some() {
