@@ -124,7 +124,7 @@ impl Cleaner<'_> {
         drop(command);
         let mut running = Running { child, reader };
         let mut last = String::new();
-        let status = running.to_its_end(asked, |line| {
+        let status = running.run_out(asked, |line| {
             line.clone_into(&mut last);
             told(line)
         })?;
@@ -146,7 +146,7 @@ struct Running {
 
 impl Running {
     /// How it ended. If that is not by itself, it is ended, also where nobody hears of it any more.
-    fn to_its_end(
+    fn run_out(
         &mut self,
         asked: impl Fn() -> Go,
         told: impl FnMut(&str) -> Go,
@@ -290,7 +290,7 @@ mod tests {
         let folder = std::fs::File::open("/").expect("a folder");
         let reader = PipeReader::from(std::os::fd::OwnedFd::from(folder));
         let mut running = Running { child, reader };
-        let lost = running.to_its_end(|| Go::On, |_| Go::On);
+        let lost = running.run_out(|| Go::On, |_| Go::On);
         assert!(matches!(lost, Err(CleanerError::Lost(_))), "{lost:?}");
         let ended = running.child.try_wait().expect("a child");
         if ended.is_none() {

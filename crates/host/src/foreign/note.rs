@@ -96,16 +96,21 @@ impl Note {
         self.dies_with_us.then_some((MARK, &self.path))
     }
 
-    fn has_marked(&self, process: Process) -> bool {
-        let environment = std::fs::read(format!("/proc/{}/environ", process.pid));
-        let mut words = environment
-            .iter()
-            .flat_map(|it| it.split(|byte| *byte == 0));
-        let own = |word: &[u8]| {
-            let path = word.strip_prefix(MARK.as_bytes())?.strip_prefix(b"=")?;
-            Some(path == self.path.as_os_str().as_bytes())
+    /// Whether a group is of what was run by this note. A process that is just becoming another program
+    /// has no environment, and neither has one that took it away: alone, they are what they seem.
+    fn has_marked(&self, group: &[Process]) -> bool {
+        let environment = |process: &Process| {
+            let read = std::fs::read(format!("/proc/{}/environ", process.pid));
+            read.ok().filter(|read| !read.is_empty())
         };
-        words.any(|word| own(word) == Some(true))
+        let environments: Vec<Vec<u8>> = group.iter().filter_map(environment).collect();
+        let mark = [MARK.as_bytes(), b"=", self.path.as_os_str().as_bytes()].concat();
+        let has_mark =
+            |environment: &Vec<u8>| environment.split(|byte| *byte == 0).any(|it| it == mark);
+        match environments.is_empty() {
+            true => !group.is_empty(),
+            false => environments.iter().any(has_mark),
+        }
     }
 
     fn failed(&self, doing: &'static str) -> impl FnOnce(io::Error) -> EndError {
@@ -162,7 +167,7 @@ impl Note {
                 let left = left.map_err(self.failed("find processes of"))?;
                 // While a group has members, nobody else is given its number; then it may be another's,
                 // whose leader has gone as well.
-                let ours = left.iter().any(|process| self.has_marked(*process));
+                let ours = self.has_marked(&left);
                 if let Some(group) = group.and_then(Pid::from_raw).filter(|_| ours) {
                     let _it_may_be_gone = rustix::process::kill_process_group(group, Signal::KILL);
                 }
@@ -373,5 +378,24 @@ mod tests {
                 let _it_may_be_gone = rustix::process::kill_process_group(group, Signal::KILL);
             }
         }
+    }
+
+    #[test]
+    fn a_process_is_ours_also_while_it_becomes_another_program() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let note = Note::at(folder.path().join("note")).dying_with_us();
+        let script = folder.path().join("script");
+        std::fs::write(&script, "exec sh $0").expect("a script");
+        let mut restless = std::process::Command::new("sh");
+        restless.arg(script).envs(note.mark());
+        let mut restless = std::os::unix::process::CommandExt::process_group(&mut restless, 0)
+            .spawn()
+            .expect("a process");
+        let group = i32::try_from(restless.id()).expect("a number");
+        let marked = (0..1000).all(|_| note.has_marked(&members(group).expect("processes")));
+        restless.kill().expect("killed");
+        restless.wait().expect("a child");
+        assert!(marked);
+        assert!(!note.has_marked(&[]), "nobody");
     }
 }

@@ -82,7 +82,6 @@ fn read(
         ));
     }
     // A checksum of all that was packed comes after the end of what was.
-    drop(entries);
     drain(&mut archive.into_inner(), pulse)
 }
 
