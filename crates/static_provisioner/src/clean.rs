@@ -11,10 +11,10 @@ use std::{
 };
 
 use orlop_host::{
-    BlockDevice, DeviceNumber, MountTable,
+    BlockDevice, DeviceNumber, DiskId, MountTable,
     block::{self, Mark},
     cleaner::{Cleaner, CleanerError},
-    filesystem,
+    disk, filesystem,
     scrub::{Folder, Go, ScrubError},
 };
 use orlop_model::VolumeMode;
@@ -29,7 +29,7 @@ mod error;
 
 pub use error::CleanError;
 
-/// Where a kubelet mounts local volumes for pods.
+/// Below such a folder a kubelet mounts local volumes for pods, and binds devices.
 const IN_PODS: &str = "kubernetes.io~local-volume";
 /// How the environment of a command calls the device.
 const DEVICE: &str = "LOCAL_PV_BLKDEVICE";
@@ -75,6 +75,7 @@ pub struct Cleaned {
 #[derive(Debug)]
 pub struct Taken {
     path: PathBuf,
+    id: DiskId,
     disk: Disk,
 }
 
@@ -98,44 +99,42 @@ pub fn take(path: &Path, cleaner: &BlockCleaner) -> Result<Taken, CleanError> {
         path: path.to_owned(),
         source,
     };
-    let disk = match (block::size_of(path).map_err(look)?, cleaner) {
-        (Some(_), BlockCleaner::Wipe(wipe)) => {
-            Disk::Device(BlockDevice::open_alone(path).map_err(busy)?, *wipe)
-        }
-        (Some(_), BlockCleaner::Command(argv)) => {
+    let (disk, id) = match (block::size_of(path).map_err(look)?, cleaner) {
+        (Some(_), cleaner) => {
             let alone = BlockDevice::open_alone(path).map_err(busy)?;
-            Disk::Command(alone.into_mark().map_err(busy)?, argv.clone())
+            let id = DiskId::Device(alone.number().map_err(look)?);
+            let disk = match cleaner {
+                BlockCleaner::Wipe(wipe) => Disk::Device(alone, *wipe),
+                BlockCleaner::Command(argv) => {
+                    Disk::Command(alone.into_mark().map_err(busy)?, argv.clone())
+                }
+            };
+            (disk, id)
         }
         (None, _) => {
-            is_mounted_here_only(path)?;
+            mounted_at(path)?;
             let folder = Folder::take(path).map_err(|source| CleanError::Scrub {
                 path: path.to_owned(),
                 source,
             })?;
             // What was opened is what is mounted there.
-            is_mounted_here_only(path)?;
-            Disk::Files(folder)
+            (Disk::Files(folder), mounted_at(path)?)
         }
     };
+    is_unused(path, &id)?;
     Ok(Taken {
         path: path.to_owned(),
+        id,
         disk,
     })
 }
 
-/// Whether a disk could be taken, but for pods that may have it; or what is in the way.
-pub fn is_free(path: &Path) -> Result<(), String> {
-    match block::size_of(path) {
-        Err(error) => Err(error.to_string()),
-        Ok(Some(_)) => {
-            let alone = BlockDevice::open_alone(path);
-            alone.map(drop).map_err(|error| error.to_string())
-        }
-        Ok(None) => {
-            let folder = Folder::take(path);
-            folder.map(drop).map_err(|error| error.to_string())
-        }
-    }
+/// Whether a disk could be taken; or what is in the way.
+///
+/// # Errors
+/// Somebody has it, or it isn't there.
+pub fn is_free(path: &Path) -> Result<(), CleanError> {
+    take(path, &BlockCleaner::Wipe(Wipe::Zero)).map(drop)
 }
 
 impl Taken {
@@ -148,19 +147,22 @@ impl Taken {
         job: &Job,
         mut told: impl FnMut(&Record) -> Go,
     ) -> Result<Cleaned, CleanError> {
-        match &self.disk {
-            Disk::Files(folder) => self.empty(folder, job, &mut told),
+        let cleaned = match &self.disk {
+            Disk::Files(folder) => self.empty(folder, job, &mut told)?,
             Disk::Device(device, wipe) => {
                 let cleaned = self.wipe(device, (*wipe, job), &mut told)?;
                 self.is_still(device.number())?;
-                Ok(cleaned)
+                cleaned
             }
             Disk::Command(mark, argv) => {
                 let cleaned = self.run((mark, argv), job, &mut told)?;
                 self.is_still(mark.number())?;
-                Ok(cleaned)
+                cleaned
             }
-        }
+        };
+        // Whoever came meanwhile may have written behind the cleaning's back.
+        is_unused(&self.path, &self.id)?;
+        Ok(cleaned)
     }
 
     /// Whoever gets the disk next finds it by its path.
@@ -292,27 +294,41 @@ fn percent(line: &str) -> Option<u64> {
     (percent <= 100).then_some(percent)
 }
 
-/// A folder that nothing is mounted at is not the disk; and what a pod has is not to be touched.
-fn is_mounted_here_only(path: &Path) -> Result<(), CleanError> {
+/// A folder that nothing is mounted at is not the disk.
+fn mounted_at(path: &Path) -> Result<DiskId, CleanError> {
     let look = |source| CleanError::Look {
         path: path.to_owned(),
         source,
     };
     let real = std::fs::canonicalize(path).map_err(look)?;
     let table = MountTable::read().map_err(look)?;
-    let Some(here) = table.at(&real) else {
-        return Err(CleanError::NotMounted {
-            path: path.to_owned(),
-        });
+    DiskId::of_mount(&real, &table).ok_or_else(|| CleanError::NotMounted {
+        path: path.to_owned(),
+    })
+}
+
+/// What a pod has is not to be touched, nor what anybody writes to: a pod that is deleted by force is
+/// gone from the API server before its processes are.
+fn is_unused(path: &Path, id: &DiskId) -> Result<(), CleanError> {
+    let look = |source| CleanError::Look {
+        path: path.to_owned(),
+        source,
     };
-    let in_pod = table.of_device(here.device).find(|mount| {
-        mount.root.starts_with(&here.root) && mount.point.iter().any(|part| part == IN_PODS)
-    });
-    match in_pod {
-        None => Ok(()),
-        Some(mount) => Err(CleanError::InUse {
+    if let Some(at) = disk::mounted_below(IN_PODS, id).map_err(look)? {
+        return Err(CleanError::InUse {
             path: path.to_owned(),
-            at: mount.point.clone(),
+            at,
+        });
+    }
+    let DiskId::Device(number) = id else {
+        return Ok(());
+    };
+    match disk::writer(*number).map_err(look)? {
+        None => Ok(()),
+        Some(writer) => Err(CleanError::Written {
+            path: path.to_owned(),
+            program: writer.program,
+            pid: writer.pid,
         }),
     }
 }

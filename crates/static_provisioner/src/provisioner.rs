@@ -16,7 +16,7 @@ use serde_json::json;
 use tracing::{debug, warn};
 
 use crate::{
-    clean,
+    clean::{self, CleanError},
     config::Config,
     disks,
     identity::{self, Identity},
@@ -367,9 +367,10 @@ impl Provisioner {
 
     async fn offer(&self, volume: Volume, disk: PathBuf) -> Result<Result<(), Wrong>, ApiError> {
         let path = path_of(&volume).pop().unwrap_or_default();
-        // Mounted elsewhere, part of something else, or a cleaner of an earlier run is at it.
+        // Mounted elsewhere, part of something else, a pod has it, or a cleaner of an earlier run.
         let free = blocking(move || Ok(clean::is_free(&disk))).await;
-        if let Err(why) | Ok(Err(why)) = free.map_err(|error| error.to_string()) {
+        if let Err(error) = free.map_err(CleanError::Broken).flatten() {
+            let why = chain(&error);
             return Ok(Err(Wrong::InUse { path, why }));
         }
         let mode = volume.volume_mode();
