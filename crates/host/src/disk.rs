@@ -1,11 +1,15 @@
 //! Disks by what they are, whatever they are called: and who has one besides us.
+//!
+//! Whoever is in a container sees there what was mounted before it came, and what is handed on to it.
+//! What kubelets mount for pods stands in the mount table of the machine's first process: where that
+//! can be seen, it is asked as well.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
 
-use crate::{DeviceNumber, MountTable, block};
+use crate::{DeviceNumber, Mount, MountTable, block};
 
 /// A disk, known by the same as long as it is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,29 +58,53 @@ impl DiskId {
     }
 }
 
-/// Where in a folder of this name a disk is mounted: a file system or a part of it, or the device
-/// itself on a file.
+/// Where in a folder of this name a disk is mounted, in our mount table or the first process's: a file
+/// system or a part of it, or the device itself on a file.
 pub fn mounted_below(name: &str, disk: &DiskId) -> io::Result<Option<PathBuf>> {
-    let table = MountTable::read()?;
-    let below = table
+    let own = MountTable::read()?;
+    let first = first_process()?;
+    let mut below = own
         .iter()
+        .chain(first.iter())
         .filter(|mount| mount.point.iter().any(|part| part == name));
-    for mount in below {
+    let found = below.find(|mount| {
         let files = DiskId::Files {
             device: mount.device,
             root: mount.root.clone(),
         };
-        let found = match disk {
+        match disk {
             DiskId::Files { .. } => disk.overlaps(&files),
             DiskId::Device(number) => {
-                disk.overlaps(&files) || device_at(&mount.point) == Some(*number)
+                disk.overlaps(&files) || bound_device(mount, &own) == Some(*number)
             }
-        };
-        if found {
-            return Ok(Some(mount.point.clone()));
         }
-    }
-    Ok(None)
+    });
+    Ok(found.map(|mount| mount.point.clone()))
+}
+
+/// The device that a mount shows, which may be in another's table. It is looked for where we have the
+/// file system that its node is on: in most containers that is `/dev`, as it is on the host.
+fn bound_device(mount: &Mount, own: &MountTable) -> Option<DeviceNumber> {
+    own.of_device(mount.device).find_map(|seen| {
+        let within = mount.root.strip_prefix(&seen.root).ok()?;
+        match within.as_os_str().is_empty() {
+            true => device_at(&seen.point),
+            false => device_at(&seen.point.join(within)),
+        }
+    })
+}
+
+/// Whether the first process that we see has mounts of its own. A container in which it hasn't sees no
+/// processes but its own.
+pub fn sees_first_process() -> io::Result<bool> {
+    let id = |table: MountTable| table.iter().next().map(|mount| mount.id);
+    // No two mounts have the same number.
+    Ok(id(first_process()?) != id(MountTable::read()?))
+}
+
+fn first_process() -> io::Result<MountTable> {
+    MountTable::parse(&std::fs::read("/proc/1/mountinfo")?)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// A process that has a device open to write to it.

@@ -25,6 +25,13 @@ impl Provisioner {
         Self::by(&[env!("CARGO_BIN_EXE_orlop")], machine, (node, &map))
     }
 
+    /// One with mounts of its own, as in a container.
+    fn apart(machine: &Machine, node: &str, map: &str) -> Self {
+        let orlop = env!("CARGO_BIN_EXE_orlop");
+        let command = ["unshare", "-m", "--propagation", "private", orlop];
+        Self::by(&command, machine, (node, map))
+    }
+
     fn by(command: &[&str], machine: &Machine, (node, map): (&str, &str)) -> Self {
         let config = machine.path().join(format!("{node}.yaml"));
         fs::write(&config, format!("storageClassMap: {map}")).unwrap();
@@ -294,8 +301,7 @@ volumeBindingMode: Immediate
         files.display(),
         raw.display()
     );
-    let orlop = [env!("CARGO_BIN_EXE_orlop")];
-    let _provisioner = Provisioner::by(&orlop, &machine, ("node-1", &map));
+    let _provisioner = Provisioner::apart(&machine, "node-1", &map);
     let free = || {
         let now = volumes(&machine);
         now.len() == 2 && now.iter().all(|(seen, _)| seen.ends_with("Available"))

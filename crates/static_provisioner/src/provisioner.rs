@@ -53,6 +53,8 @@ pub struct Settings {
     pub config: Config,
     /// How many disks are cleaned at once.
     pub cleanings: usize,
+    /// Whether this is a pod's container, which sees of other pods only what its pod is allowed.
+    pub in_pod: bool,
 }
 
 /// Whether every disk that was found is offered.
@@ -104,6 +106,7 @@ struct Provisioner {
     queue: Queue<Item>,
     cleaning: Queue<String>,
     cleanings: usize,
+    in_pod: bool,
     silence: Duration,
     metrics: Metrics,
     ready: Readiness,
@@ -145,6 +148,7 @@ pub(crate) fn start_with(process: &Process, settings: Settings, silence: Duratio
         config_path,
         config,
         cleanings,
+        in_pod,
     } = settings;
     let volumes = process.cache::<Volume>();
     let backoff = Backoff {
@@ -164,6 +168,7 @@ pub(crate) fn start_with(process: &Process, settings: Settings, silence: Duratio
         queue: Queue::new(backoff).measured(&process.metrics, "local_disks"),
         cleaning: Queue::new(backoff).measured(&process.metrics, "local_cleaning"),
         cleanings: cleanings.max(1),
+        in_pod,
         silence,
         metrics: Metrics::register(&mut process.metrics.registry()),
         ready: ready.clone(),
@@ -272,6 +277,7 @@ impl Provisioner {
                     self.queue.add(Item::Volume(name));
                 }
             }
+            self.tell_sight(&me.node);
         }
         shared.me = Some(me.clone());
         Ok(Some(me))

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep};
 mod configured;
 mod shared;
 mod unmounted;
+mod unseen;
 
 use super::Disks;
 use crate::{Config, Settings};
@@ -95,6 +96,7 @@ impl World {
             config: Config::parse(&config).unwrap(),
             config_path,
             cleanings: 4,
+            in_pod: false,
         };
         let world = Self {
             server,
