@@ -76,12 +76,21 @@ pub enum Wrong {
         /// Where.
         path: String,
     },
-    /// It is in use.
-    #[error("{path} is not offered: {why}")]
-    InUse {
+    /// It is there and isn't.
+    #[error(
+        "{path} has a size of 0: a drive without its medium, or a file system that is no disk's; put a \
+         disk there, or keep it out by namePattern"
+    )]
+    Empty {
         /// Where.
         path: String,
-        /// How.
+    },
+    /// It is in use, or the API server takes no volume of it.
+    #[error("{path} is not offered: {why}")]
+    Refused {
+        /// Where.
+        path: String,
+        /// Why.
         why: String,
     },
 }
@@ -137,6 +146,9 @@ pub fn judge(found: &Found, facts: &Facts<'_>) -> Verdict {
         }),
         Ok(What::Folder) => Verdict::Wrong(Wrong::NotMounted { path }),
         Ok(What::Other) => Verdict::Wrong(Wrong::NoDisk { path }),
+        Ok(What::Device { bytes: 0 } | What::Mount { bytes: 0 }) => {
+            Verdict::Wrong(Wrong::Empty { path })
+        }
         Ok(What::Mount { .. }) if facts.class.volume_mode == VolumeMode::Block => {
             Verdict::Wrong(Wrong::Files { path })
         }

@@ -377,7 +377,7 @@ impl Provisioner {
         let free = blocking(move || Ok(clean::is_free(&disk))).await;
         if let Err(error) = free.map_err(CleanError::Broken).flatten() {
             let why = chain(&error);
-            return Ok(Err(Wrong::InUse { path, why }));
+            return Ok(Err(Wrong::Refused { path, why }));
         }
         let mode = volume.volume_mode();
         match self.cluster.create(&volume).await {
@@ -391,13 +391,17 @@ impl Provisioner {
                 let there = self.cluster.get::<Volume>(&volume.key()).await?;
                 match there {
                     Some(there) if path_of(&there) == path_of(&volume) => Ok(Ok(())),
-                    _ => Ok(Err(Wrong::InUse {
+                    _ => Ok(Err(Wrong::Refused {
                         path,
                         why: format!("volume {} is of another disk", volume.metadata.name),
                     })),
                 }
             }
-            Err(error) => Err(error),
+            // One disk's trouble is not the others'.
+            Err(error) => match error.told() {
+                Some(why) => Ok(Err(Wrong::Refused { path, why })),
+                None => Err(error),
+            },
         }
     }
 

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 mod configured;
+mod refused;
 mod shared;
 mod unmounted;
 mod unseen;
