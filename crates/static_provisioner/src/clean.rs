@@ -138,6 +138,11 @@ pub fn is_free(path: &Path) -> Result<(), CleanError> {
 }
 
 impl Taken {
+    /// Which disk it is.
+    pub fn disk(&self) -> &DiskId {
+        &self.id
+    }
+
     /// Cleans the disk; tells how far it has come, and asks whether to go on.
     ///
     /// # Errors

@@ -85,6 +85,19 @@ pub enum Wrong {
         /// Where.
         path: String,
     },
+    /// It is offered by another name.
+    #[error(
+        "{path} is not offered: it is the disk that is at {other}, too{}; take one of them away",
+        volume.as_ref().map(|volume| format!(", of which there is volume {volume}")).unwrap_or_default()
+    )]
+    Same {
+        /// Where.
+        path: String,
+        /// The name that counts.
+        other: String,
+        /// The volume that stands for the disk already.
+        volume: Option<String>,
+    },
     /// It is in use, or the API server takes no volume of it.
     #[error("{path} is not offered: {why}")]
     Refused {

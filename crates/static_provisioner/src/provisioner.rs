@@ -28,6 +28,7 @@ use crate::{
 mod absent;
 mod cleaning;
 mod keeping;
+mod names;
 mod told;
 mod watching;
 
@@ -290,6 +291,7 @@ impl Provisioner {
         };
         let mut wrongs = Wrongs::default();
         self.tell_config(&config, &mut wrongs);
+        let mut known = self.names(&me, &config).await;
         let mut bytes = BTreeMap::from([("Block", 0), ("Filesystem", 0)]);
         for (name, class) in &config.classes {
             self.look_after_volumes(&me, (name, class), &mut wrongs)
@@ -333,17 +335,21 @@ impl Provisioner {
                     }
                     Ok(disks::What::Folder | disks::What::Other) | Err(_) => {}
                 }
-                match offer::judge(disk, &facts) {
-                    Verdict::Known => {}
-                    Verdict::Wrong(wrong) => {
-                        wrongs.add(wrong.to_string());
-                    }
+                let offered = match offer::judge(disk, &facts) {
+                    Verdict::Wrong(wrong) => Err(wrong),
+                    Verdict::Known => self.name(&mut known, class, &disk.file).await,
                     Verdict::Offer(volume) => {
-                        let disk = class.mount_dir.join(&disk.file);
-                        if let Err(wrong) = self.offer(*volume, disk).await? {
-                            wrongs.add(wrong.to_string());
+                        match self.name(&mut known, class, &disk.file).await {
+                            Ok(()) => {
+                                self.offer(*volume, class.mount_dir.join(&disk.file))
+                                    .await?
+                            }
+                            same => same,
                         }
                     }
+                };
+                if let Err(wrong) = offered {
+                    wrongs.add(wrong.to_string());
                 }
             }
         }

@@ -35,6 +35,18 @@ pub enum CleanError {
         /// Which process.
         pid: u32,
     },
+    /// Another volume stands for the same disk.
+    #[error(
+        "the disk is that of volume {volume}, too, at {}: cleaning it would take what may be that one's \
+         data. Delete that volume if it is free or its data is not needed",
+        path.display()
+    )]
+    Shared {
+        /// Where the other has it.
+        path: PathBuf,
+        /// The other.
+        volume: String,
+    },
     /// Its place isn't known.
     #[error("{0}")]
     NoPlace(String),

@@ -82,6 +82,9 @@ impl Provisioner {
             Ok(_) => return Ok(Outcome::After(SOON)),
             Err(error) => return self.failed(&volume, &error).await,
         };
+        if let Err(error) = self.is_alone(&volume, taken.disk()).await {
+            return self.failed(&volume, &error).await;
+        }
         self.recorder.say(
             &volume,
             EventType::Normal,

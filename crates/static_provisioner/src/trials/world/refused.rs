@@ -1,13 +1,11 @@
 //! Disks that no volume can be made of.
 
-use std::fs;
-
-use orlop_model::{Event, Volume, VolumePhase};
+use orlop_model::{Volume, VolumePhase};
 use orlop_runtime::{Clock, Process};
 use orlop_trials::{Reach, Strikes};
 
 use super::{CLASSES, SILENCE, World};
-use crate::Config;
+use serde_json::json;
 
 #[tokio::test]
 async fn a_disk_that_cannot_be_offered_is_told_and_keeps_no_other_from_being_offered() {
@@ -16,16 +14,12 @@ async fn a_disk_that_cannot_be_offered_is_told_and_keeps_no_other_from_being_off
     }
     let world = World::open(Strikes::none(Reach::Calls), super::ByCommand::No).await;
     // A size of 0, and a volume that the server refuses: both before the last by their classes.
-    let mut settings = world.settings.clone();
-    let text = fs::read_to_string(&settings.config_path).unwrap();
-    let empty = r#"{"a": {"hostDir": "/", "mountDir": "/", "namePattern": "proc"}, "files""#;
-    settings.config = Config::parse(&text.replacen(r#"{"files""#, empty, 1)).unwrap();
-    let bad = settings.config.classes.get_mut("files").unwrap();
-    bad.selector = serde_json::from_value(serde_json::json!([
-        {"matchExpressions": [{"key": "zone", "operator": "Near", "values": ["a"]}]},
-    ]))
-    .unwrap();
-    let class = serde_json::json!({
+    let settings = world.settings_with(|classes| {
+        classes["a"] = json!({"hostDir": "/", "mountDir": "/", "namePattern": "proc"});
+        let near = json!({"key": "zone", "operator": "Near", "values": ["a"]});
+        classes["files"]["selector"] = json!([{"matchExpressions": [near]}]);
+    });
+    let class = json!({
         "metadata": {"name": "a"}, "provisioner": "kubernetes.io/no-provisioner",
     });
     let api = &world.others.cluster;
@@ -45,14 +39,7 @@ async fn a_disk_that_cannot_be_offered_is_told_and_keeps_no_other_from_being_off
     for why in ["/proc has a size of 0", "the API server refuses it"] {
         let says = || ready.check().is_err_and(|all| all.contains(why));
         world.until(why, &mut [], |_| says()).await;
-        let told = async || {
-            let events = api.list::<Event>(None).await.unwrap();
-            let mut of = events.iter().filter(|e| e.reason == "LocalDiskNotOffered");
-            of.any(|event| event.message.contains(why))
-        };
-        while !told().await {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
+        world.until_told("LocalDiskNotOffered", why).await;
     }
     process.kill();
     world.others.kill();

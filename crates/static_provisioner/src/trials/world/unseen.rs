@@ -20,9 +20,7 @@ async fn a_provisioner_that_cannot_see_pods_says_so_and_works() {
     world
         .until("all is offered", &mut [], |_| ready.check().is_ok())
         .await;
-    while !world.reasons().await.contains("LocalPodsNotSeen") {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    world.until_told("LocalPodsNotSeen", "hostPID").await;
     process.kill();
     world.others.kill();
 }
