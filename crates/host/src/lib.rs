@@ -12,6 +12,7 @@ pub mod allocate;
 pub mod block;
 pub mod boot;
 pub mod cleaner;
+pub mod disk;
 pub mod durable;
 pub mod extents;
 pub mod filesystem;
@@ -45,6 +46,7 @@ pub mod tree;
 
 pub use block::BlockDevice;
 pub use boot::BootId;
+pub use disk::DiskId;
 pub use durable::{write_atomic, write_volatile};
 pub use filesystem::{FsKind, Usage};
 pub use folder::Folder;

@@ -102,6 +102,12 @@ impl Layout {
             .join(volume)
     }
 
+    /// The devices of `local` volumes that a pod has.
+    pub(crate) fn local_devices(&self, pod: &PodUid) -> PathBuf {
+        let folder = self.pod(pod).join("volumeDevices");
+        folder.join("kubernetes.io~local-volume")
+    }
+
     /// A FlexVolume driver's folder, for what is its own and no pod's.
     pub(crate) fn flex(&self, driver: &str) -> PathBuf {
         self.plugins().join("kubernetes.io/flexvolume").join(driver)

@@ -372,6 +372,7 @@ pub(crate) fn any_set_up(layout: &Layout, pod: &PodUid) -> bool {
         .iter()
         .chain(&[mounted::LOCAL, mounted::NFS])
         .any(|plugin| layout.volume(pod, plugin, "").exists())
+        || layout.local_devices(pod).exists()
 }
 
 /// Removes all of a pod's volumes but the CSI ones, which others take away: what is

@@ -30,6 +30,8 @@ pub(crate) async fn run(args: cli::LocalStaticProvisioner) -> Result<()> {
         config_path,
         config,
         cleanings: concurrent_cleanings.into(),
+        // Kubelets set it in every container.
+        in_pod: std::env::var_os("KUBERNETES_SERVICE_HOST").is_some(),
     };
     let ready = orlop_static_provisioner::start(&process, settings);
     let _serving = match listen_address.as_str() {

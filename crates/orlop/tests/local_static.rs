@@ -20,11 +20,23 @@ struct Provisioner(Child);
 
 impl Provisioner {
     fn start(machine: &Machine, node: &str, disks: &Path) -> Self {
-        let config = machine.path().join(format!("{node}.yaml"));
         let folder = disks.display();
-        let text = format!("storageClassMap: {{disks: {{hostDir: {folder}, mountDir: {folder}}}}}");
-        fs::write(&config, text).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_orlop"))
+        let map = format!("{{disks: {{hostDir: {folder}, mountDir: {folder}}}}}");
+        Self::by(&[env!("CARGO_BIN_EXE_orlop")], machine, (node, &map))
+    }
+
+    /// One with mounts of its own, as in a container.
+    fn apart(machine: &Machine, node: &str, map: &str) -> Self {
+        let orlop = env!("CARGO_BIN_EXE_orlop");
+        let command = ["unshare", "-m", "--propagation", "private", orlop];
+        Self::by(&command, machine, (node, map))
+    }
+
+    fn by(command: &[&str], machine: &Machine, (node, map): (&str, &str)) -> Self {
+        let config = machine.path().join(format!("{node}.yaml"));
+        fs::write(&config, format!("storageClassMap: {map}")).unwrap();
+        let child = Command::new(command[0])
+            .args(&command[1..])
             .args([
                 "--log",
                 "info",
@@ -261,6 +273,75 @@ spec:
   resources: {{requests: {{storage: 1Mi}}}}
 "
     )
+}
+
+#[test]
+fn what_a_pod_has_is_not_cleaned_while_it_lives_though_it_is_deleted_by_force() {
+    needs_a_machine!();
+    let folder = tempfile::tempdir().unwrap();
+    let (files, raw) = (folder.path().join("files"), folder.path().join("raw"));
+    for made in [&files, &raw] {
+        fs::create_dir_all(made).unwrap();
+    }
+    let disk = Disk::mount(files.join("disk"), "16m");
+    let device = Device::attach(&folder.path().join("image"), &raw.join("device"));
+    let machine = Machine::up(&[]);
+    for class in ["files", "raw"] {
+        machine.apply(&format!(
+            "apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {{name: {class}}}
+provisioner: kubernetes.io/no-provisioner
+volumeBindingMode: Immediate
+"
+        ));
+    }
+    let map = format!(
+        "{{files: {{hostDir: {0}, mountDir: {0}}}, raw: {{hostDir: {1}, mountDir: {1}, volumeMode: Block}}}}",
+        files.display(),
+        raw.display()
+    );
+    let _provisioner = Provisioner::apart(&machine, "node-1", &map);
+    let free = || {
+        let now = volumes(&machine);
+        now.len() == 2 && now.iter().all(|(seen, _)| seen.ends_with("Available"))
+    };
+    wait(&machine, "both are offered", free);
+    machine.apply(&claim("files", "files", "Filesystem"));
+    machine.apply(&claim("raw", "raw", "Block"));
+    machine.apply(
+        "apiVersion: v1
+kind: Pod
+metadata: {name: deaf}
+spec:
+  terminationGracePeriodSeconds: 60
+  containers:
+    - name: main
+      image: host
+      command: [sh, -c, \"trap '' TERM; until [ -e /v/end ]; do sleep 0.2;
+        echo data > /v/x; echo data | dd of=/dev/xvda bs=1M seek=70 conv=notrunc 2>/dev/null; done\"]
+      volumeMounts: [{name: files, mountPath: /v}]
+      volumeDevices: [{name: raw, devicePath: /dev/xvda}]
+  volumes:
+    - {name: files, persistentVolumeClaim: {claimName: files}}
+    - {name: raw, persistentVolumeClaim: {claimName: raw}}
+",
+    );
+    wait(&machine, "the pod's data", || disk.0.join("x").exists());
+    machine.kubectl(&["delete", "pvc", "files", "raw", "--wait=false"]);
+    machine.kubectl(&["delete", "pod", "deaf", "--grace-period=0", "--force"]);
+    // Its process hears no TERM, and lives for longer than the pod does.
+    wait(&machine, "both cleanings are refused", || {
+        let path =
+            "jsonpath={range .items[?(@.reason==\"VolumeFailedDelete\")]}{.message}{\"\\n\"}{end}";
+        let told = machine.kubectl(&["get", "events", "-A", "-o", path]);
+        let refused = told.lines().filter(|line| line.contains("still"));
+        let of = |what: &str| refused.clone().any(|line| line.contains(what));
+        of("files/disk") && of("raw/device")
+    });
+    fs::write(disk.0.join("end"), "").unwrap();
+    wait(&machine, "both are offered again, once it ended", free);
+    assert!(!disk.0.join("x").exists() && device.is_clean());
 }
 
 /// A kubeconfig of an account that has the rights of its manifest, and no others.

@@ -11,10 +11,10 @@ use std::{
 };
 
 use orlop_host::{
-    BlockDevice, DeviceNumber, Mount, MountTable,
+    BlockDevice, DeviceNumber, DiskId, MountTable,
     block::{self, Mark},
     cleaner::{Cleaner, CleanerError},
-    filesystem,
+    disk, filesystem,
     scrub::{Folder, Go, ScrubError},
 };
 use orlop_model::VolumeMode;
@@ -29,7 +29,7 @@ mod error;
 
 pub use error::CleanError;
 
-/// Where a kubelet mounts local volumes for pods.
+/// Below such a folder a kubelet mounts local volumes for pods, and binds devices.
 const IN_PODS: &str = "kubernetes.io~local-volume";
 /// How the environment of a command calls the device.
 const DEVICE: &str = "LOCAL_PV_BLKDEVICE";
@@ -75,6 +75,7 @@ pub struct Cleaned {
 #[derive(Debug)]
 pub struct Taken {
     path: PathBuf,
+    id: DiskId,
     disk: Disk,
 }
 
@@ -98,68 +99,74 @@ pub fn take(path: &Path, cleaner: &BlockCleaner) -> Result<Taken, CleanError> {
         path: path.to_owned(),
         source,
     };
-    let disk = match (block::size_of(path).map_err(look)?, cleaner) {
-        (Some(_), BlockCleaner::Wipe(wipe)) => {
-            Disk::Device(BlockDevice::open_alone(path).map_err(busy)?, *wipe)
-        }
-        (Some(_), BlockCleaner::Command(argv)) => {
+    let (disk, id) = match (block::size_of(path).map_err(look)?, cleaner) {
+        (Some(_), cleaner) => {
             let alone = BlockDevice::open_alone(path).map_err(busy)?;
-            Disk::Command(alone.into_mark().map_err(busy)?, argv.clone())
+            let id = DiskId::Device(alone.number().map_err(look)?);
+            let disk = match cleaner {
+                BlockCleaner::Wipe(wipe) => Disk::Device(alone, *wipe),
+                BlockCleaner::Command(argv) => {
+                    Disk::Command(alone.into_mark().map_err(busy)?, argv.clone())
+                }
+            };
+            (disk, id)
         }
         (None, _) => {
             let folder = Folder::take(path).map_err(|source| CleanError::Scrub {
                 path: path.to_owned(),
                 source,
             })?;
-            is_mounted_here_only(&folder, path)?;
-            Disk::Files(folder)
+            let id = disk_of(&folder, path)?;
+            (Disk::Files(folder), id)
         }
     };
+    is_unused(path, &id)?;
     Ok(Taken {
         path: path.to_owned(),
+        id,
         disk,
     })
 }
 
-/// Whether a disk could be taken, but for pods that may have it; or what is in the way.
-pub fn is_free(path: &Path) -> Result<(), String> {
-    match block::size_of(path) {
-        Err(error) => Err(error.to_string()),
-        Ok(Some(_)) => {
-            let alone = BlockDevice::open_alone(path);
-            alone.map(drop).map_err(|error| error.to_string())
-        }
-        Ok(None) => {
-            let folder = Folder::take(path);
-            folder.map(drop).map_err(|error| error.to_string())
-        }
-    }
+/// Whether a disk could be taken; or what is in the way.
+///
+/// # Errors
+/// Somebody has it, or it isn't there.
+pub fn is_free(path: &Path) -> Result<(), CleanError> {
+    take(path, &BlockCleaner::Wipe(Wipe::Zero)).map(drop)
 }
 
 impl Taken {
+    /// Which disk it is.
+    pub fn disk(&self) -> &DiskId {
+        &self.id
+    }
+
     /// Cleans the disk, and tells how far it has come.
     ///
     /// # Errors
     /// It isn't clean.
     pub fn clean(&self, job: &Job, mut told: impl FnMut(&Record)) -> Result<Cleaned, CleanError> {
-        match &self.disk {
+        let cleaned = match &self.disk {
             Disk::Files(folder) => {
                 let cleaned = self.empty(folder, job, &mut told)?;
-                let table = MountTable::read().map_err(|e| self.look(e))?;
-                mount_of(folder, &self.path, &table)?;
-                Ok(cleaned)
+                disk_of(folder, &self.path)?;
+                cleaned
             }
             Disk::Device(device, wipe) => {
                 let cleaned = self.wipe(device, (*wipe, job), &mut told)?;
                 self.is_still(device.number())?;
-                Ok(cleaned)
+                cleaned
             }
             Disk::Command(mark, argv) => {
                 let cleaned = self.run((mark, argv), job, &mut told)?;
                 self.is_still(mark.number())?;
-                Ok(cleaned)
+                cleaned
             }
-        }
+        };
+        // Whoever came meanwhile may have written behind the cleaning's back.
+        is_unused(&self.path, &self.id)?;
+        Ok(cleaned)
     }
 
     /// Whoever gets the disk next finds it by its path.
@@ -293,46 +300,50 @@ fn percent(line: &str) -> Option<u64> {
     (percent <= 100).then_some(percent)
 }
 
-/// The mount that was opened, if it is the one that is found by the path: a folder that nothing is mounted at
+/// The disk that was opened, if it is the one that is found by the path: a folder that nothing is mounted at
 /// is not the disk, and whoever gets the disk next finds it by its path.
-fn mount_of<'a>(
-    folder: &Folder,
-    path: &Path,
-    table: &'a MountTable,
-) -> Result<&'a Mount, CleanError> {
+fn disk_of(folder: &Folder, path: &Path) -> Result<DiskId, CleanError> {
     let look = |source| CleanError::Look {
         path: path.to_owned(),
         source,
     };
     let real = std::fs::canonicalize(path).map_err(look)?;
-    let Some(here) = table.at(&real) else {
+    let table = MountTable::read().map_err(look)?;
+    let (Some(here), Some(disk)) = (table.at(&real), DiskId::of_mount(&real, &table)) else {
         return Err(CleanError::NotMounted {
             path: path.to_owned(),
         });
     };
     match table.holding(folder).map_err(look)? {
-        Some(opened) if opened.id == here.id => Ok(here),
+        Some(opened) if opened.id == here.id => Ok(disk),
         _ => Err(CleanError::Exchanged {
             path: path.to_owned(),
         }),
     }
 }
 
-/// What a pod has is not to be touched.
-fn is_mounted_here_only(folder: &Folder, path: &Path) -> Result<(), CleanError> {
-    let table = MountTable::read().map_err(|source| CleanError::Look {
+/// What a pod has is not to be touched, nor what anybody writes to: a pod that is deleted by force is
+/// gone from the API server before its processes are.
+fn is_unused(path: &Path, id: &DiskId) -> Result<(), CleanError> {
+    let look = |source| CleanError::Look {
         path: path.to_owned(),
         source,
-    })?;
-    let here = mount_of(folder, path, &table)?;
-    let in_pod = table.of_device(here.device).find(|mount| {
-        mount.root.starts_with(&here.root) && mount.point.iter().any(|part| part == IN_PODS)
-    });
-    match in_pod {
-        None => Ok(()),
-        Some(mount) => Err(CleanError::InUse {
+    };
+    if let Some(at) = disk::mounted_below(IN_PODS, id).map_err(look)? {
+        return Err(CleanError::InUse {
             path: path.to_owned(),
-            at: mount.point.clone(),
+            at,
+        });
+    }
+    let DiskId::Device(number) = id else {
+        return Ok(());
+    };
+    match disk::writer(*number).map_err(look)? {
+        None => Ok(()),
+        Some(writer) => Err(CleanError::Written {
+            path: path.to_owned(),
+            program: writer.program,
+            pid: writer.pid,
         }),
     }
 }

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use orlop_model::{AccessMode, VolumeMode, selector::NodeSelectorTerm};
@@ -12,6 +12,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::pattern::{BadPattern, Patterns};
+
+mod labels;
 
 /// Everything that is configured.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,6 +101,9 @@ pub enum ConfigError {
     /// It asks for what isn't there.
     #[error("{0}")]
     Unsupported(&'static str),
+    /// Volumes can't have such a label.
+    #[error("{0}")]
+    Label(String),
     /// A class is told too little, or the impossible.
     #[error("storageClassMap: {class}: {what}")]
     Class {
@@ -233,6 +238,10 @@ impl Raw {
         if self.storage_class_map.is_empty() {
             return refused("storageClassMap: no class is configured; name at least one");
         }
+        let mut labels = self.labels.iter();
+        if let Some(fault) = labels.find_map(|(key, value)| labels::fault(key, value)) {
+            return Err(ConfigError::Label(fault));
+        }
         let (mut classes, mut unusable) = (BTreeMap::new(), BTreeMap::new());
         for (class, raw) in self.storage_class_map {
             let raw = serde_json::from_value::<RawClass>(raw).map_err(|error| error.to_string());
@@ -270,6 +279,16 @@ impl RawClass {
                 let folder = folder.display();
                 return Err(format!("{name} must be an absolute path, not \"{folder}\""));
             }
+        }
+        if self
+            .host_dir
+            .components()
+            .any(|c| c == Component::ParentDir)
+        {
+            let folder = self.host_dir.display();
+            return Err(format!(
+                "hostDir must not have \"..\" in it, which no volume's path may: \"{folder}\""
+            ));
         }
         let names = Patterns::parse(self.name_pattern.as_deref().unwrap_or("*"))
             .map_err(|error: BadPattern| format!("namePattern: {error}"))?;

@@ -2,10 +2,11 @@
 
 use std::{
     io,
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
 };
 
-use orlop_host::{MountTable, block, filesystem};
+use orlop_host::{DiskId, MountTable, block, filesystem};
 
 use crate::pattern::Patterns;
 
@@ -72,6 +73,20 @@ pub fn look_for(folder: &Path, file: &str) -> io::Result<Option<What>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
         Ok(_) => look_at(&path, &MountTable::read()?).map(Some),
+    }
+}
+
+/// Which disk is at a name in a folder, whatever the patterns; none if none is there.
+///
+/// # Errors
+/// It can't be looked at.
+pub fn disk_at(folder: &Path, file: &str) -> io::Result<Option<DiskId>> {
+    let path = std::fs::canonicalize(folder)?.join(file);
+    match std::fs::metadata(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+        Ok(found) if found.file_type().is_block_device() => DiskId::of_device(&path).map(Some),
+        Ok(_) => Ok(DiskId::of_mount(&path, &MountTable::read()?)),
     }
 }
 

@@ -76,12 +76,34 @@ pub enum Wrong {
         /// Where.
         path: String,
     },
-    /// It is in use.
-    #[error("{path} is not offered: {why}")]
-    InUse {
+    /// It is there and isn't.
+    #[error(
+        "{path} has a size of 0: a drive without its medium, or a file system that is no disk's; put a \
+         disk there, or keep it out by namePattern"
+    )]
+    Empty {
         /// Where.
         path: String,
-        /// How.
+    },
+    /// It is offered by another name.
+    #[error(
+        "{path} is not offered: it is the disk that is at {other}, too{}; take one of them away",
+        volume.as_ref().map(|volume| format!(", of which there is volume {volume}")).unwrap_or_default()
+    )]
+    Same {
+        /// Where.
+        path: String,
+        /// The name that counts.
+        other: String,
+        /// The volume that stands for the disk already.
+        volume: Option<String>,
+    },
+    /// It is in use, or the API server takes no volume of it.
+    #[error("{path} is not offered: {why}")]
+    Refused {
+        /// Where.
+        path: String,
+        /// Why.
         why: String,
     },
 }
@@ -137,6 +159,9 @@ pub fn judge(found: &Found, facts: &Facts<'_>) -> Verdict {
         }),
         Ok(What::Folder) => Verdict::Wrong(Wrong::NotMounted { path }),
         Ok(What::Other) => Verdict::Wrong(Wrong::NoDisk { path }),
+        Ok(What::Device { bytes: 0 } | What::Mount { bytes: 0 }) => {
+            Verdict::Wrong(Wrong::Empty { path })
+        }
         Ok(What::Mount { .. }) if facts.class.volume_mode == VolumeMode::Block => {
             Verdict::Wrong(Wrong::Files { path })
         }

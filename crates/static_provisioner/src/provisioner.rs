@@ -16,7 +16,7 @@ use serde_json::json;
 use tracing::{debug, warn};
 
 use crate::{
-    clean,
+    clean::{self, CleanError},
     config::Config,
     disks,
     identity::{self, Identity},
@@ -28,6 +28,7 @@ use crate::{
 mod absent;
 mod cleaning;
 mod keeping;
+mod names;
 mod told;
 mod watching;
 
@@ -53,6 +54,8 @@ pub struct Settings {
     pub config: Config,
     /// How many disks are cleaned at once.
     pub cleanings: usize,
+    /// Whether this is a pod's container, which sees of other pods only what its pod is allowed.
+    pub in_pod: bool,
 }
 
 /// Whether every disk that was found is offered.
@@ -104,6 +107,7 @@ struct Provisioner {
     queue: Queue<Item>,
     cleaning: Queue<String>,
     cleanings: usize,
+    in_pod: bool,
     silence: Duration,
     metrics: Metrics,
     ready: Readiness,
@@ -145,6 +149,7 @@ pub(crate) fn start_with(process: &Process, settings: Settings, silence: Duratio
         config_path,
         config,
         cleanings,
+        in_pod,
     } = settings;
     let volumes = process.cache::<Volume>();
     let backoff = Backoff {
@@ -164,6 +169,7 @@ pub(crate) fn start_with(process: &Process, settings: Settings, silence: Duratio
         queue: Queue::new(backoff).measured(&process.metrics, "local_disks"),
         cleaning: Queue::new(backoff).measured(&process.metrics, "local_cleaning"),
         cleanings: cleanings.max(1),
+        in_pod,
         silence,
         metrics: Metrics::register(&mut process.metrics.registry()),
         ready: ready.clone(),
@@ -272,6 +278,7 @@ impl Provisioner {
                     self.queue.add(Item::Volume(name));
                 }
             }
+            self.tell_sight(&me.node);
         }
         shared.me = Some(me.clone());
         Ok(Some(me))
@@ -284,6 +291,7 @@ impl Provisioner {
         };
         let mut wrongs = Wrongs::default();
         self.tell_config(&config, &mut wrongs);
+        let mut known = self.names(&me, &config).await;
         let mut bytes = BTreeMap::from([("Block", 0), ("Filesystem", 0)]);
         for (name, class) in &config.classes {
             self.look_after_volumes(&me, (name, class), &mut wrongs)
@@ -327,17 +335,21 @@ impl Provisioner {
                     }
                     Ok(disks::What::Folder | disks::What::Other) | Err(_) => {}
                 }
-                match offer::judge(disk, &facts) {
-                    Verdict::Known => {}
-                    Verdict::Wrong(wrong) => {
-                        wrongs.add(wrong.to_string());
-                    }
+                let offered = match offer::judge(disk, &facts) {
+                    Verdict::Wrong(wrong) => Err(wrong),
+                    Verdict::Known => self.name(&mut known, class, &disk.file).await,
                     Verdict::Offer(volume) => {
-                        let disk = class.mount_dir.join(&disk.file);
-                        if let Err(wrong) = self.offer(*volume, disk).await? {
-                            wrongs.add(wrong.to_string());
+                        match self.name(&mut known, class, &disk.file).await {
+                            Ok(()) => {
+                                self.offer(*volume, class.mount_dir.join(&disk.file))
+                                    .await?
+                            }
+                            same => same,
                         }
                     }
+                };
+                if let Err(wrong) = offered {
+                    wrongs.add(wrong.to_string());
                 }
             }
         }
@@ -367,10 +379,11 @@ impl Provisioner {
 
     async fn offer(&self, volume: Volume, disk: PathBuf) -> Result<Result<(), Wrong>, ApiError> {
         let path = path_of(&volume).pop().unwrap_or_default();
-        // Mounted elsewhere, part of something else, or a cleaner of an earlier run is at it.
+        // Mounted elsewhere, part of something else, a pod has it, or a cleaner of an earlier run.
         let free = blocking(move || Ok(clean::is_free(&disk))).await;
-        if let Err(why) | Ok(Err(why)) = free.map_err(|error| error.to_string()) {
-            return Ok(Err(Wrong::InUse { path, why }));
+        if let Err(error) = free.map_err(CleanError::Broken).flatten() {
+            let why = chain(&error);
+            return Ok(Err(Wrong::Refused { path, why }));
         }
         let mode = volume.volume_mode();
         match self.cluster.create(&volume).await {
@@ -384,13 +397,17 @@ impl Provisioner {
                 let there = self.cluster.get::<Volume>(&volume.key()).await?;
                 match there {
                     Some(there) if path_of(&there) == path_of(&volume) => Ok(Ok(())),
-                    _ => Ok(Err(Wrong::InUse {
+                    _ => Ok(Err(Wrong::Refused {
                         path,
                         why: format!("volume {} is of another disk", volume.metadata.name),
                     })),
                 }
             }
-            Err(error) => Err(error),
+            // One disk's trouble is not the others'.
+            Err(error) => match error.told() {
+                Some(why) => Ok(Err(Wrong::Refused { path, why })),
+                None => Err(error),
+            },
         }
     }
 

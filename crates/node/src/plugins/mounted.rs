@@ -4,6 +4,8 @@
 //! <plugins>/kubernetes.io/local-volume/mounts/<volume>       a disk's file system
 //! <pods>/<pod>/volumes/kubernetes.io~local-volume/<volume>   the pod's mount of it
 //! <pods>/<pod>/volumes/kubernetes.io~nfs/<volume>            the pod's mount
+//! <pods>/<pod>/volumeDevices/kubernetes.io~local-volume/<volume>
+//!                                                            a device that the pod has, bound
 //! ```
 
 use std::collections::BTreeMap;
@@ -61,16 +63,35 @@ impl Stands {
     }
 }
 
-/// Checks the path of a `local` volume that is used as a device.
-pub(crate) fn local_device(source: &LocalSource) -> Result<PathBuf, VolumeError> {
+/// Binds the device of a `local` volume for a pod. Its containers make nodes of their own; the mount
+/// table tells others that the pod has it, also when the pod itself is deleted and its processes live.
+pub(crate) fn local_device(
+    layout: &Layout,
+    pod: &PodUid,
+    (source, name): (&LocalSource, &str),
+) -> Result<PathBuf, VolumeError> {
     use std::os::unix::fs::FileTypeExt as _;
-    let path = local_path(source)?;
-    let found = std::fs::metadata(&path).map_err(at("look at", &path))?;
-    if found.file_type().is_block_device() {
-        Ok(path)
-    } else {
-        Err(VolumeError::NotADevice(path))
+    let folder = layout.local_devices(pod);
+    let target = folder.join(name);
+    if is_mounted(&target)? {
+        return Ok(target);
     }
+    let path = local_path(source)?;
+    // Whoever wrote the volume owns the links on the way.
+    let from = std::fs::canonicalize(&path).map_err(at("look at", &path))?;
+    let found = std::fs::metadata(&from).map_err(at("look at", &path))?;
+    if !found.file_type().is_block_device() {
+        return Err(VolumeError::NotADevice(path));
+    }
+    make_folder(&folder).map_err(at("make", &folder))?;
+    let bind = || {
+        let place = Place::at(&target)?;
+        place.make_file(0o600)?;
+        let from = Place::at(&from)?.open()?;
+        orlop_host::mount::bind(from, place.open()?, Depth::One, Restrictions::default())
+    };
+    bind().map_err(at("bind the device at", &target))?;
+    Ok(target)
 }
 
 fn local_path(source: &LocalSource) -> Result<PathBuf, VolumeError> {
@@ -225,6 +246,10 @@ pub(super) fn tear_down(layout: &Layout, pod: &PodUid) -> Result<(), VolumeError
             }
             gone(std::fs::remove_dir(&target)).map_err(at("remove", &target))?;
         }
+    }
+    for (_, target) in Layout::entries(&layout.local_devices(pod)) {
+        unmount(&target)?;
+        gone(std::fs::remove_file(&target)).map_err(at("remove", &target))?;
     }
     Ok(())
 }

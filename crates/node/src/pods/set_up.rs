@@ -626,8 +626,8 @@ impl Pods {
         let for_pods = &self.parts.for_pods;
         let (layout, pod_uid, source) = (self.parts.layout.clone(), uid.clone(), source.clone());
         if volume.volume_mode() == VolumeMode::Block {
-            let work = move || mounted::local_device(&source);
-            return Ok(for_pods.run(uid, "look at a local device", work).await??);
+            let work = move || mounted::local_device(&layout, &pod_uid, (&source, &wanted.name));
+            return Ok(for_pods.run(uid, "bind a local device", work).await??);
         }
         let stands = Stands::at(volume);
         let work = move || mounted::local(&layout, &pod_uid, (&source, stands), &wanted);

@@ -25,6 +25,31 @@ pub enum CleanError {
         /// Where the pod has it.
         at: PathBuf,
     },
+    /// A process writes to it.
+    #[error("{} is still open for writing, by {program} (process {pid})", path.display())]
+    Written {
+        /// The disk.
+        path: PathBuf,
+        /// Whose program it is.
+        program: String,
+        /// Which process.
+        pid: u32,
+    },
+    /// Another volume stands for the same disk.
+    #[error(
+        "the disk is that of volume {volume}, too, at {}: cleaning it would take what may be that one's \
+         data. Delete that volume if it is free or its data is not needed",
+        path.display()
+    )]
+    Shared {
+        /// Where the other has it.
+        path: PathBuf,
+        /// The other.
+        volume: String,
+    },
+    /// Its place isn't known.
+    #[error("{0}")]
+    NoPlace(String),
     /// It can't be looked at.
     #[error("could not look at {}", path.display())]
     Look {
@@ -87,4 +112,11 @@ pub enum CleanError {
     /// The fault is ours.
     #[error("cleaning broke off")]
     Broken(#[source] io::Error),
+}
+
+impl CleanError {
+    /// Whether somebody may have written to what was cleaned already.
+    pub fn is_in_use(&self) -> bool {
+        matches!(self, Self::InUse { .. } | Self::Written { .. })
+    }
 }

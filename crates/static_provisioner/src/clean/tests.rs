@@ -242,6 +242,90 @@ fn a_disk_is_not_clean_if_another_was_mounted_over_it_meanwhile() {
     assert!(other.path().join("x").exists());
 }
 
+/// A process that has a device open to write to it; gone when dropped.
+struct Writing(std::process::Child);
+
+impl Writing {
+    fn to(device: &Path) -> Self {
+        use std::process::{Command, Stdio};
+        let mut child = Command::new("sh")
+            .args(["-c", "exec 3<>\"$0\" && echo && exec sleep 60"])
+            .arg(device)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = child.stdout.as_mut().unwrap();
+        std::io::Read::read_exact(said, &mut [0]).unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_device_that_a_pod_has_is_not_touched() {
+    let Some((_image, device)) = device() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let pod = "pods/u/volumeDevices/kubernetes.io~local-volume";
+    fs::create_dir_all(folder.path().join(pod)).unwrap();
+    let at = orlop_host::Place::at(&folder.path().join(pod).join("v")).unwrap();
+    at.make_file(0o600).unwrap();
+    let source = orlop_host::Place::at(&device.path()).unwrap();
+    orlop_host::mount::bind(
+        source.open().unwrap(),
+        at.open().unwrap(),
+        orlop_host::mount::Depth::One,
+        orlop_host::Restrictions::default(),
+    )
+    .unwrap();
+    let command = BlockCleaner::Command(vec!["/bin/true".into()]);
+    let orders = [BlockCleaner::Wipe(Wipe::Zero), command].map(|how| order(device.path(), how));
+    let bound: Vec<_> = orders.iter().map(|o| clean(o, |_| {})).collect();
+    let offered = is_free(&device.path());
+    orlop_host::mount::unmount(&at).unwrap();
+    for refused in bound.into_iter().map(|r| r.map(drop)).chain([offered]) {
+        assert!(
+            matches!(refused, Err(CleanError::InUse { .. })),
+            "{refused:?}"
+        );
+    }
+    let writing = Writing::to(&device.path());
+    for order in &orders {
+        let refused = clean(order, |_| {});
+        assert!(
+            matches!(&refused, Err(CleanError::Written { pid, .. }) if *pid == writing.0.id()),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(words(&device), [true, true, true]);
+    drop(writing);
+    clean(&orders[0], |_| {}).unwrap();
+    assert_eq!(words(&device), [false, false, false]);
+}
+
+#[test]
+fn a_device_that_somebody_opened_to_write_while_it_was_wiped_is_not_clean() {
+    let Some((_image, device)) = device() else {
+        return;
+    };
+    let order = order(device.path(), BlockCleaner::Wipe(Wipe::Zero));
+    let mut writing = None;
+    let refused = clean(&order, |_| {
+        writing.get_or_insert_with(|| Writing::to(&device.path()));
+    });
+    assert!(
+        matches!(refused, Err(CleanError::Written { .. })),
+        "{refused:?}"
+    );
+}
+
 #[test]
 fn a_commands_words_are_read_for_how_far_it_is() {
     for (line, percent_done) in [

@@ -114,6 +114,22 @@ fn mistakes_are_told_with_their_class() {
             "storageClassMap: {a: {hostDir: x, mountDir: /b}}",
             "hostDir must be an absolute path",
         ),
+        (
+            "storageClassMap: {a: {hostDir: /mnt/../a, mountDir: /b}}",
+            "a: hostDir must not have \"..\" in it",
+        ),
+        (
+            "labelsForPV: {bad key: x}\nstorageClassMap: {a: {hostDir: /a, mountDir: /b}}",
+            "labelsForPV: \"bad key\" is no label key",
+        ),
+        (
+            "labelsForPV: {Example.com/key: x}\nstorageClassMap: {a: {hostDir: /a, mountDir: /b}}",
+            "is no label key",
+        ),
+        (
+            "labelsForPV: {example.com/key: '-'}\nstorageClassMap: {a: {hostDir: /a, mountDir: /b}}",
+            "example.com/key: \"-\" is no label value",
+        ),
         ("storageClassMap: 'a: ['", "storageClassMap: "),
     ] {
         let error = Config::parse(text).unwrap_err();

@@ -126,6 +126,12 @@ fn what_is_no_disk_is_told_and_not_offered() {
         (&fast, Err("gone".to_owned()), "can't be looked at: gone"),
         (
             &raw,
+            Ok(What::Device { bytes: 0 }),
+            "/mnt/raw/disk has a size of 0",
+        ),
+        (&fast, Ok(What::Mount { bytes: 0 }), "has a size of 0"),
+        (
+            &raw,
             Ok(What::Mount { bytes: 1 }),
             "the class offers block devices",
         ),

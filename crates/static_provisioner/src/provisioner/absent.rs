@@ -46,25 +46,36 @@ impl Provisioner {
                     continue;
                 }
             };
-            match missing::judge(&volume, there.as_ref()) {
-                Need::Nothing => {}
-                Need::Mark => {
-                    let mark = json!({"metadata": {
-                        "annotations": {well_known::LOCAL_MOUNT_POINT: "true"},
-                    }});
-                    let mark = Patch::merge_on(&*volume, mark);
-                    let marked = self.cluster.patch::<Volume>(&volume.key(), &mark).await?;
-                    self.volumes.absorb(marked);
-                }
+            let done = match missing::judge(&volume, there.as_ref()) {
+                Need::Nothing => Ok(()),
+                Need::Mark => self.mark(&volume).await,
                 Need::Withdraw => {
                     let path = path_of(&volume).pop().unwrap_or_default();
                     let volume_name = &volume.metadata.name;
                     info!(volume = volume_name, path, "withdrawn: its disk is gone");
-                    self.delete(&volume).await?;
+                    self.delete(&volume).await
                 }
-                Need::Tell(missing) => wrongs.add_of(&volume, missing.to_string()),
+                Need::Tell(missing) => {
+                    wrongs.add_of(&volume, missing.to_string());
+                    Ok(())
+                }
+            };
+            if let Err(error) = done {
+                // One volume's trouble is not the others'.
+                let why = error.told().ok_or(error)?;
+                wrongs.add(format!("volume {}: {why}", volume.metadata.name));
             }
         }
+        Ok(())
+    }
+
+    async fn mark(&self, volume: &Volume) -> Result<(), ApiError> {
+        let mark = json!({"metadata": {
+            "annotations": {well_known::LOCAL_MOUNT_POINT: "true"},
+        }});
+        let mark = Patch::merge_on(volume, mark);
+        let marked = self.cluster.patch::<Volume>(&volume.key(), &mark).await?;
+        self.volumes.absorb(marked);
         Ok(())
     }
 }

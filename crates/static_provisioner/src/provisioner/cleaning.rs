@@ -59,9 +59,7 @@ impl Provisioner {
             Err(why) => Err(why),
             Ok((path, cleaner)) => {
                 let taken = blocking(move || Ok(clean::take(&path, &cleaner))).await;
-                taken
-                    .map_err(|error| error.to_string())
-                    .and_then(|taken| taken.map_err(|error| chain(&error)))
+                taken.map_err(CleanError::Broken).flatten()
             }
         };
         // What can't be undone is decided on what is so now, not on a cache; and now that we
@@ -81,8 +79,11 @@ impl Provisioner {
         let taken = match taken {
             Ok(taken) if volume.spec.local == seen.spec.local => Arc::new(taken),
             Ok(_) => return Ok(Outcome::After(SOON)),
-            Err(why) => return Ok(self.failed(&volume, &why)),
+            Err(error) => return self.failed(&volume, &error).await,
         };
+        if let Err(error) = self.is_alone(&volume, taken.disk()).await {
+            return self.failed(&volume, &error).await;
+        }
         self.recorder.say(
             &volume,
             EventType::Normal,
@@ -92,7 +93,7 @@ impl Provisioner {
         let started = Instant::now();
         let outcome = match self.carry_out(&volume, taken.clone()).await {
             Ok(cleaned) => self.finished(&volume, cleaned, started.elapsed()).await,
-            Err(error) => Ok(self.failed(&volume, &chain(&error))),
+            Err(error) => self.failed(&volume, &error).await,
         };
         // Not before that is on record: whoever has the disk next asks the record.
         drop(taken);
@@ -119,17 +120,19 @@ impl Provisioner {
     }
 
     /// Where a volume's disk is, and how it is cleaned if it is a device.
-    fn disk(&self, volume: &Volume) -> Result<(PathBuf, BlockCleaner), String> {
+    fn disk(&self, volume: &Volume) -> Result<(PathBuf, BlockCleaner), CleanError> {
         let class = volume.class();
         let config = self.shared().config.clone();
         let config = config
             .classes
             .get(class)
-            .ok_or_else(|| format!("Unknown storage class name {class}"))?;
+            .ok_or_else(|| CleanError::NoPlace(format!("Unknown storage class name {class}")))?;
         let file = absent::file_in(&config.host_dir, volume).ok_or_else(|| {
             let path = path_of(volume).pop().unwrap_or_default();
             let folder = config.host_dir.display();
-            format!("{path} is not in the folder {folder} of class {class}")
+            CleanError::NoPlace(format!(
+                "{path} is not in the folder {folder} of class {class}"
+            ))
         })?;
         Ok((config.mount_dir.join(file), config.cleaner.clone()))
     }
@@ -229,14 +232,24 @@ impl Provisioner {
         Ok(Outcome::Done)
     }
 
-    fn failed(&self, volume: &Volume, why: &str) -> Outcome {
+    async fn failed(&self, volume: &Volume, error: &CleanError) -> Result<Outcome, ApiError> {
         let name = &volume.metadata.name;
-        let message = format!("Error cleaning PV \"{name}\": {why}");
+        let message = format!("Error cleaning PV \"{name}\": {}", chain(error));
         self.recorder
             .say(volume, EventType::Warning, "VolumeFailedDelete", message);
         self.metrics.failed(volume.volume_mode());
         self.shared().stuck.insert(name.clone());
-        Outcome::Retry
+        // What is on record as done may hold somebody's data again.
+        if error.is_in_use() {
+            let body = json!({"metadata": {
+                "uid": volume.metadata.uid,
+                "annotations": {well_known::LOCAL_CLEANING: null},
+            }});
+            let patch = Patch::Merge(body);
+            let answer = self.cluster.patch(&volume.key(), &patch).await?;
+            self.volumes.absorb(answer);
+        }
+        Ok(Outcome::Retry)
     }
 }
 

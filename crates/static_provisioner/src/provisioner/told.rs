@@ -4,9 +4,15 @@ use std::collections::BTreeMap;
 
 use orlop_model::{Kind, Node, ObjectRef, Volume};
 use orlop_runtime::{EventType, Outcome};
+use tracing::warn;
 
 use super::Provisioner;
 use crate::config::Config;
+
+/// Not at `/ready`: the original asks for nothing of the kind, and its manifests go on.
+const BLIND: &str = "In this container, what pods have mounted and which devices they write to can't be seen: a \
+                     disk may be cleaned while processes of a pod that was deleted by force still have it. Let the \
+                     provisioner's pod have hostPID: true";
 
 /// What is wrong, and the volumes that it is told of besides the node.
 #[derive(Debug, Default)]
@@ -25,6 +31,15 @@ impl Wrongs {
 }
 
 impl Provisioner {
+    /// Says if pods can't be seen that may still have a disk.
+    pub(super) fn tell_sight(&self, node: &Node) {
+        if self.in_pod && !orlop_host::disk::sees_first_process().unwrap_or(false) {
+            warn!("{BLIND}");
+            self.recorder
+                .say(node, EventType::Warning, "LocalPodsNotSeen", BLIND);
+        }
+    }
+
     pub(super) fn tell_config(&self, config: &Config, wrongs: &mut Wrongs) {
         for (class, what) in &config.unusable {
             wrongs.add(format!("storageClassMap: {class}: {what}"));

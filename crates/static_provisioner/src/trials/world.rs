@@ -15,8 +15,11 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 mod configured;
+mod named_twice;
+mod refused;
 mod shared;
 mod unmounted;
+mod unseen;
 
 use super::Disks;
 use crate::{Config, Settings};
@@ -95,6 +98,7 @@ impl World {
             config: Config::parse(&config).unwrap(),
             config_path,
             cleanings: 4,
+            in_pod: false,
         };
         let world = Self {
             server,
@@ -158,10 +162,38 @@ impl World {
         process
     }
 
+    /// A provisioner's settings with a changed configuration, which stands in its file as well.
+    fn settings_with(&self, change: impl FnOnce(&mut Value)) -> Settings {
+        let mut settings = self.settings.clone();
+        let text = fs::read_to_string(&settings.config_path).unwrap();
+        let mut config: Value = serde_json::from_str(&text).unwrap();
+        change(&mut config["storageClassMap"]);
+        let text = config.to_string();
+        fs::write(&settings.config_path, &text).unwrap();
+        settings.config = Config::parse(&text).unwrap();
+        settings
+    }
+
     /// The reasons of all events.
     pub(super) async fn reasons(&self) -> BTreeSet<String> {
         let events = self.others.cluster.list::<Event>(None).await.unwrap();
         events.into_iter().map(|event| event.reason).collect()
+    }
+
+    /// Waits for an event with these words.
+    async fn until_told(&self, reason: &str, words: &str) {
+        let told = async {
+            loop {
+                let events = self.others.cluster.list::<Event>(None).await.unwrap();
+                let mut of = events.iter().filter(|event| event.reason == reason);
+                if of.any(|event| event.message.contains(words)) {
+                    return;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let told = tokio::time::timeout(PATIENCE, told).await;
+        assert!(told.is_ok(), "waited in vain: {reason}: {words}");
     }
 
     /// Waits for something; what died meanwhile is started again.
