@@ -62,19 +62,19 @@ mod tests {
     use super::*;
     use crate::volume_binding::ClaimFacts;
 
-    fn object<K: Kind>(body: Value) -> K {
+    fn object<K: Kind>(body: &Value) -> K {
         K::decode(body.to_string().as_bytes()).unwrap()
     }
 
     /// What a node's volumes are worth to a pod with one claim, where so much is left. The node is full of
     /// pods, which are worth nothing.
     fn scored(requested: i64, room: Option<i64>, supply: Supply) -> i64 {
-        let claim: Claim = object(json!({
+        let claim: Claim = object(&json!({
             "metadata": {"name": "data", "namespace": "default"},
             "spec": {"resources": {"requests": {"storage": requested.to_string()}}},
         }));
         let capacity = |left: i64| -> CsiStorageCapacity {
-            object(json!({"metadata": {}, "nodeTopology": {}, "capacity": left.to_string()}))
+            object(&json!({"metadata": {}, "nodeTopology": {}, "capacity": left.to_string()}))
         };
         let facts = ClaimFacts {
             key: claim.key(),
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn the_tighter_a_volume_fits_the_better() {
         for (requested, capacity, score) in [(100, 100, 100), (30, 100, 30), (1, 0, 100)] {
-            let volume: Volume = object(json!({
+            let volume: Volume = object(&json!({
                 "metadata": {"name": "v"}, "spec": {"capacity": {"storage": capacity.to_string()}},
             }));
             let told = scored(requested, None, Supply::Reserve(Arc::new(volume)));
