@@ -16,7 +16,7 @@ use crate::Evidence;
 pub struct View {
     /// The volume.
     pub volume: Arc<Volume>,
-    /// The claim that the volume names, if it exists: the very one, if it names it by uid.
+    /// The very claim, by uid, that the volume names, if it exists.
     pub owner: Option<Arc<Claim>>,
     /// Where the owner was looked for.
     pub evidence: Evidence,
@@ -150,14 +150,7 @@ fn decide_phase(view: &View) -> Decision {
     match &volume.spec.claim_ref {
         None => return Decision::phase(Because::Free, volume, VolumePhase::Available),
         Some(named) if named.uid.is_empty() => {
-            let claim = view.owner.as_ref();
-            let unfit = claim.filter(|claim| claim.spec.volume_name.is_empty());
-            let unfit = unfit.is_some_and(|claim| claim.volume_mode() != volume.volume_mode());
-            let because = match unfit {
-                true => Because::WrongMode,
-                false => Because::Awaited,
-            };
-            return Decision::phase(because, volume, VolumePhase::Available);
+            return Decision::phase(Because::Awaited, volume, VolumePhase::Available);
         }
         Some(_) => {}
     }

@@ -21,7 +21,7 @@ impl Binder {
         let named = volume.spec.claim_ref.clone().unwrap_or_default();
         let owner = self.claims.get(&named.key());
         let mut view = volume::View {
-            owner: owner.filter(|c| named.uid.is_empty() || c.metadata.uid == named.uid),
+            owner: owner.filter(|c| c.metadata.uid == named.uid),
             volume,
             evidence: Evidence::Cached,
         };
